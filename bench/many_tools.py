@@ -24,7 +24,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from pegboard import Client
 from pegboard.cli.commands.demo_command import Demo
-from pegboard.gateway.modes.meta_tool_host import Access
+from pegboard.gateway.modes.meta_tool_host import Visibility
 from pegboard.gateway.modes.meta_tools import MetaTools
 from pegboard.middleware.observability.token_count import count_tokens
 from tests.gateway.lock.test_scan_real import SERVERS
@@ -131,7 +131,7 @@ async def _demo() -> dict[str, Sequence[Definition]]:
         await demo.wait_connected(30)
         lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo._main.directory]}
         for mode in ("dynamic", "proxy"):
-            lists[mode] = list(MetaTools(demo._main, mode).listed(Access(), frozenset()))
+            lists[mode] = list(MetaTools(demo._main, mode).listed(Visibility(), frozenset()))
         return lists
     finally:
         await demo.stop()

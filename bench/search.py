@@ -16,7 +16,7 @@ from statistics import median, quantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pegboard.gateway.modes.meta_tool_host import Access
+from pegboard.gateway.modes.meta_tool_host import Visibility
 from pegboard.gateway.modes.mode_costs import count_costs
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.middleware.observability.token_count import count_tokens
@@ -44,7 +44,7 @@ def many(count: int) -> Iterator[DirectoryEntry]:
 
 def spent(tools: Directory, query: str) -> float:
     began = time.thread_time()
-    tools.search(query, Access().admits)
+    tools.search(query, Visibility().admits)
     return (time.thread_time() - began) * 1e3
 
 
@@ -64,7 +64,7 @@ def main(count: int) -> None:
         print(f"  {name}: {median(times):.2f} ms, 95 of 100 within {quantiles(times, n=20)[-1]:.2f} ms")
     meta = Workbench().meta
     begins = [tool.definition() for tool in meta.tools if tool.name.startswith(("workbench_", "search"))]
-    for line in count_costs(Directory(listed), meta.listed(Access(), None), begins, count_tokens).lines():
+    for line in count_costs(Directory(listed), meta.listed(Visibility(), None), begins, count_tokens).lines():
         print(f"  {line}")
 
 

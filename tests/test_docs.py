@@ -35,6 +35,7 @@ DOCUMENTS = [
         "gateway",
         "testing",
         "security",
+        "rules",
     )
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

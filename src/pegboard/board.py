@@ -14,13 +14,15 @@ from typing import Any, Literal, TypeVar, Unpack, get_args
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.auth.auth import Auth
+from pegboard.auth.principal import Principal
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
-from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
+from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, CalledTool, Kind
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
 from pegboard.catalog.tool_catalog import ToolCatalog
+from pegboard.config.rule_keys import read_rules
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
@@ -29,11 +31,16 @@ from pegboard.execution.preconditions import add_preconditions
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
 from pegboard.execution.services import Lifetime, Services
 from pegboard.execution.threads import Threads
+from pegboard.execution.visible_changes import ChangeVisibility, Shown
 from pegboard.hooks.lifecycle import Lifecycle, Startable
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
+from pegboard.protocol.json_values import objects_in
 from pegboard.registry import GroupedRegistry, NamedOptions
+from pegboard.rules.access_control import AccessControl
+from pegboard.rules.rule import Item, Rule
+from pegboard.rules.verdicts import Rules, Verdict
 from pegboard.security.seal import Seal, read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -73,6 +80,7 @@ class Board(GroupedRegistry, Hosted):
         limits: Limits | None = None,
         page_size: int = 1000,
         ttl_ms: int = 0,
+        rules: Iterable[Rule | Mapping[str, Json]] = (),
     ) -> None:
         """Create an empty board.
 
@@ -90,6 +98,7 @@ class Board(GroupedRegistry, Hosted):
         limits: sizes, counts and times (docs/limits.md).
         page_size: items on one page of a list.
         ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
+        rules: what each caller may see and use (docs/rules.md); without rules, everything.
         """
         if page_size < 1:
             raise DeclarationError(f"page_size={page_size}: must be at least 1")
@@ -115,6 +124,7 @@ class Board(GroupedRegistry, Hosted):
             "websiteUrl": website_url,
         }
         self._info = {member: value for member, value in shown.items() if value}
+        self._access = AccessControl(Rules(read_rules(rules)))
         self._threads = Threads(self.limits.threads, self.limits.thread_queue, self.limits.threads_asking)
         self._attached: list[Attachment] = []
         self._numbers = count()
@@ -139,11 +149,26 @@ class Board(GroupedRegistry, Hosted):
             self.limits,
             self._surround_item,
             lambda: self.tools.generation,
+            self._access,
             lists,
+        )
+        self._visible = ChangeVisibility(
+            self._access,
+            {
+                "tools": lambda view, _: objects_in(self.tools.listing("", view).value["tools"]),
+                "prompts": lambda view, _: [prompt.definition() for prompt in self.prompts.shown(view)],
+                "resources": lambda view, _: (
+                    *self.resources.definitions(view),
+                    *self.resources.template_definitions(view),
+                ),
+            },
+            self.resources,
+            lambda: self.changes.shared,
         )
         # Registered after the list caches, so that they are cleared before a watcher reads the lists.
         self.tools._watch(partial(self._publish, Change("tools")))
         self.tools._watch_in_process(self._lifetimes.sync)
+        self.tools._watch_in_process(self._find_scopes)
         for catalog, change in ((self.resources, Change("resources")), (self.prompts, Change("prompts"))):
             catalog._watch(partial(self._publish, change))
             catalog._watch(self._lifetimes.sync)
@@ -152,6 +177,7 @@ class Board(GroupedRegistry, Hosted):
             self._catalog_methods.capabilities,
             self.limits.subscribed_uris,
             self.limits.subscribed_uri_bytes,
+            self._visible.filter_for,
         )
         records = MemoryRecords()
         self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits), self.limits)
@@ -166,7 +192,14 @@ class Board(GroupedRegistry, Hosted):
         )
         self._feed: ChangeFeed | None = None
         self._dispatcher = Dispatcher(
-            self.tools, self._runner.handler, self._surround, instructions, self._catalog_methods, listen, self._tasks
+            self.tools,
+            self._runner.handler,
+            self._surround,
+            self._access,
+            instructions,
+            self._catalog_methods,
+            listen,
+            self._tasks,
         )
 
     def _find_argument(self, kind: object) -> str | None:
@@ -193,9 +226,21 @@ class Board(GroupedRegistry, Hosted):
         """Set the instructions that clients get from now on."""
         self._dispatcher.instructions = instructions
 
-    def choose_tools(self, choose: Callable[[Call], Coroutine[Any, Any, EncodedResult]]) -> None:
-        """Set the callback that chooses the tools each caller sees; tools that are not listed stay callable."""
+    def choose_tools(
+        self,
+        choose: Callable[[Call], Coroutine[Any, Any, EncodedResult]],
+        choose_instructions: Callable[[Call], str | None] | None = None,
+        visible: Shown | None = None,
+    ) -> None:
+        """Set the callback that chooses the tools each caller sees; tools that are not listed stay callable.
+
+        choose_instructions: chooses the instructions of each caller, too.
+        visible: what a caller sees at most: a change of it is a change of its list. For boards with rules.
+        """
         self._dispatcher.choose_tools = choose
+        self._dispatcher.choose_instructions = choose_instructions
+        if visible is not None:
+            self._visible.shown["tools"] = visible
 
     # -- adding tools ------------------------------------------------------------------------------------------------
 
@@ -224,10 +269,19 @@ class Board(GroupedRegistry, Hosted):
     def _is_injected(self, kind: object) -> bool:
         return kind in self.services
 
+    def _find_scopes(self) -> None:
+        newest = self.tools.newest
+        if newest is not None and newest.scopes:
+            self._access.require_scopes()
+
     def _add_resource(self, resource: Resource) -> None:
+        if resource.item.scopes:
+            self._access.require_scopes()
         self.resources.add(resource)
 
     def _add_prompt(self, prompt: Prompt) -> None:
+        if prompt.item.scopes:
+            self._access.require_scopes()
         self._watch(prompt.tool.hooks)
         self.prompts.add(prompt)
 
@@ -263,7 +317,26 @@ class Board(GroupedRegistry, Hosted):
         self._publish(Change("updated", uri))
 
     def _publish(self, change: Change) -> None:
+        self._visible.changed(change.kind)
         self.changes.publish(change)
+
+    def verdicts(self, principal: Principal) -> Iterator[tuple[CalledTool, Verdict]]:
+        """What a caller may do with each tool, prompt and resource, and which rule decided."""
+        view = self._access.rules.view(principal)
+        for called in self._called():
+            yield called, view.of(called)
+
+    def unmatched_rules(self, items: Iterable[Item]) -> list[str]:
+        """The patterns of the rules that match none of these items for any caller."""
+        return self._access.rules.unmatched(items)
+
+    def _replace_rules(self, rules: Rules) -> None:
+        """Use other rules from now on; subscribers whose lists change are notified."""
+        self._access.replace(rules)
+        self.tools._touch()
+        self._catalog_methods.forget_lists()
+        for change in (Change("tools"), Change("prompts"), Change("resources")):
+            self._publish(change)
 
     def discover(self, package: str | ModuleType | object, *, lifetime: Lifetime = "app") -> list[Tool]:
         """Add all tools of a module, of every module of a package, of a class, or of an object.

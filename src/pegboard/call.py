@@ -466,11 +466,22 @@ class ChangeFilter(Struct, frozen=True, kw_only=True):
     uris: frozenset[str] = frozenset()
 
 
+class SubscriberChanges(Protocol):
+    """The changes that one subscriber may be notified of."""
+
+    def admits(self, change: Change) -> bool:
+        """Whether it is notified of a change that its filter matches."""
+
+    def resume(self) -> None:
+        """It continues from an earlier position in the log."""
+
+
 class Subscribed(Struct, frozen=True):
-    """The call stays open: its exchange sends the board's changes to the caller."""
+    """The call stays open: its exchange sends the board's changes to the caller, or those that are `visible` to it."""
 
     changes: ChangeSource
     filter: ChangeFilter
+    visible: SubscriberChanges | None = None
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 

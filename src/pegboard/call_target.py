@@ -9,6 +9,9 @@ from msgspec import Struct
 
 Kind: TypeAlias = Literal["tool", "prompt", "resource", "completion"]
 
+ItemKind: TypeAlias = Literal["tool", "resource", "prompt", "meta-tool", "console"]
+"""What rules distinguish: `meta-tool` and `console` belong to a gateway itself, the others to a server."""
+
 KIND_OF_METHOD: Final[Mapping[str, Kind]] = {
     "tools/call": "tool",
     "prompts/get": "prompt",
@@ -26,6 +29,10 @@ class CalledTool(Protocol):
     @property
     def name(self) -> str:
         """The name that clients call it by."""
+
+    @property
+    def item(self) -> ItemKind | Literal[""]:
+        """What it is, for rules; empty for an unknown name."""
 
     @property
     def title(self) -> str:
@@ -68,6 +75,18 @@ class CalledTool(Protocol):
         """The toolbox of a gateway that it belongs to, or an empty text."""
 
     @property
+    def server(self) -> str:
+        """The server of a gateway that it belongs to, or an empty text."""
+
+    @property
+    def own_name(self) -> str:
+        """Its name or URI at that server, or an empty text if that is its name here."""
+
+    @property
+    def scopes(self) -> Iterable[str]:
+        """The scopes that a caller needs to use it."""
+
+    @property
     def timeout(self) -> float | None:
         """The number of seconds after which a call of it fails."""
 
@@ -94,6 +113,9 @@ class CalledItem(Struct, frozen=True, kw_only=True):
     category: str = ""
     tags: Iterable[str] = ()
     toolbox: str = ""
+    server: str = ""
+    own_name: str = ""
+    scopes: Iterable[str] = ()
     timeout: float | None = None
     hooks: tuple[Any, ...] = ()
 

@@ -17,7 +17,8 @@ PegboardError
 │   ├── UnsupportedVersion      -32022  a protocol revision we do not speak
 │   │   └── SessionsUnsupported -32022  a revision that needs sessions, where there are none
 │   ├── StreamError             -32000  a stream breaks its rules, or its sender stopped
-│   ├── InsufficientScope       -32003  the caller needs scopes that its credentials do not have
+│   ├── AccessDenied            -32003  the rules do not allow the caller what it asks for
+│   │   └── InsufficientScope   -32003  the caller needs scopes that its credentials do not have
 │   ├── SessionRequired         -32602  a legacy request that names no session
 │   └── SessionNotFound         -32001  a session that ended, expired or belongs to another principal
 ├── ToolError                   a tool's error message for the model: an `isError` result
@@ -48,6 +49,7 @@ from typing import Any, ClassVar
 from pegboard.next_action import NextActions, read_actions
 
 __all__ = [
+    "AccessDenied",
     "Busy",
     "ConnectionLost",
     "DeclarationError",
@@ -215,13 +217,17 @@ class SessionsUnsupported(UnsupportedVersion):
         self.message = reason
 
 
-class InsufficientScope(Refusal):
+class AccessDenied(Refusal):
+    """The rules of the server do not allow the caller what it asks for."""
+
+    code, status = -32003, 403
+
+
+class InsufficientScope(AccessDenied):
     """The caller needs scopes that its credentials do not have; `scopes` are all that the operation needs.
 
     `resource_metadata` is the URL of the metadata of the endpoint: `call.caller.resource_metadata`.
     """
-
-    code, status = -32003, 403
 
     def __init__(self, message: str, scopes: Iterable[str], resource_metadata: str = "") -> None:
         self.scopes = tuple(sorted(scopes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Any, TypeVar, Unpack, overload
 
@@ -80,6 +80,7 @@ class Registry(ABC):
         meta: Mapping[str, Json] | None = None,
         ttl_ms: int = 0,
         cache_scope: CacheScope = "private",
+        scopes: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Add a function as a resource: `@board.resource("notes://{name}")`. A URI with braces is a template.
 
@@ -94,6 +95,7 @@ class Registry(ABC):
         meta: its `_meta`.
         ttl_ms: how long a client may cache the content, in milliseconds.
         cache_scope: "public" if the cached content may be served to other users, too.
+        scopes: the scopes that a caller needs, all of them.
         """
         caching = Caching(ttl_ms, cache_scope)
         if not isinstance(uri, str):
@@ -104,6 +106,7 @@ class Registry(ABC):
             if not name_of(function).isidentifier():
                 # A lambda has no name: use the last part of its URI.
                 options["name"] = re.sub(r"[^A-Za-z0-9_.-]+", "_", uri.rstrip("/").rpartition("/")[2]) or "resource"
+            options["scopes"] = scopes
             if title is not None:
                 options["title"] = title
             if description is not None:
@@ -120,6 +123,7 @@ class Registry(ABC):
                     icons=icons,
                     meta=meta,
                     caching=caching,
+                    scopes=tool.scopes,
                 )
             )
             return function

@@ -9,13 +9,16 @@ import msgspec
 from msgspec import Raw
 
 from pegboard import Accepted, Board, Context, ToolError
+from pegboard.auth.principal import ANONYMOUS
 from pegboard.call import Call, Caller, Done, Json, Notification, Question, Reply, ask_in_result
+from pegboard.config.rule_keys import read_rules
 from pegboard.errors import UnknownTool
-from pegboard.gateway.modes.meta_tool_host import Access, Mode, ServerStatus, Toolbox
+from pegboard.gateway.modes.meta_tool_host import Mode, ServerStatus, Toolbox, Visibility
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.protocol.content import joined_text
 from pegboard.protocol.revisions import MODERN
+from pegboard.rules.verdicts import Rules, View
 from pegboard.tools.qualified_names import explain_unknown, parse_name
 
 TOOLBOXES = (
@@ -32,7 +35,7 @@ class Workbench:
     ) -> None:
         self.board = make_board()
         self.toolboxes = toolboxes
-        self.allowed = Access()
+        self.allowed = Visibility()
         self.remembered: dict[str, frozenset[str]] | None = None
         self.settled: list[str] = []
         self.directory = Directory()
@@ -42,19 +45,32 @@ class Workbench:
         for tool in self.meta.tools:
             self.board.add(tool)
 
+    def restrict(self, *rules: Mapping[str, Any]) -> None:
+        """Let callers see what these rules allow to everyone."""
+        compiled = Rules(read_rules(rules), located=True)
+        self.board._replace_rules(compiled)
+        self.allowed = Visibility(compiled.view(ANONYMOUS))
+
     def refresh(self) -> None:
+        for tool in self.board.tools:
+            if tool.name not in META_NAMES and (place := parse_name(tool.name)) is not None:
+                tool.toolbox, tool.server, tool.own_name = place.toolbox, place.server, place.tool
         self.directory = Directory(
-            DirectoryEntry(tool.name, place, tool.definition(), tuple(tool.tags))
+            DirectoryEntry(tool.name, place, tool.definition(), tuple(tool.tags), tool)
             for tool in self.board.tools
             if tool.name not in META_NAMES and (place := parse_name(tool.name)) is not None
         )
 
-    def _explain(self, name: str) -> UnknownTool:
-        places = {entry.name: entry.place for entry in self.directory}
-        servers = {toolbox.name: [one.name for one in toolbox.servers] for toolbox in self.toolboxes}
+    def _explain(self, name: str, view: View | None) -> UnknownTool:
+        places = {entry.name: entry.place for entry in self.directory if self.allowed.admits(entry)}
+        servers = {
+            toolbox.name: [one.name for one in toolbox.servers]
+            for toolbox in self.toolboxes
+            if self.allowed.admits_server(toolbox.name)
+        }
         return UnknownTool(explain_unknown(name, places, servers))
 
-    def access(self, caller: Caller) -> Access:
+    def visibility(self, caller: Caller) -> Visibility:
         return self.allowed
 
     async def wait_connected(self, toolbox: str) -> None:

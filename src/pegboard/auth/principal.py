@@ -28,10 +28,6 @@ class Principal(Struct, frozen=True, eq=False):
     claims: Mapping[str, object] = {}
     kind: str = "token"
 
-    def has_scopes(self, needed: frozenset[str]) -> bool:
-        """Whether the principal may use what needs these scopes; a local user, who runs the server, always may."""
-        return needed <= self.scopes or self.kind == "local"
-
     def __bool__(self) -> bool:
         return bool(self.id)
 

@@ -24,6 +24,10 @@ class Caching(Struct, frozen=True):
         if self.scope not in ("public", "private"):
             raise DeclarationError(f"cache_scope={self.scope!r}; use 'public' or 'private'")
 
+    def private(self) -> Caching:
+        """The same for a result that differs between callers."""
+        return Caching(self.ttl_ms)
+
     def hints(self) -> dict[str, Json]:
         """The hints as members of a result."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}

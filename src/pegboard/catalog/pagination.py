@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
+from pegboard.catalog.shown_lists import ShownLists
 from pegboard.errors import InvalidParams
-from pegboard.protocol.json_values import as_list
+from pegboard.protocol.json_values import objects_in
+from pegboard.rules.verdicts import View
 from pegboard.security.seal import Seal
 
-# The results of one list that are split into pages at a time: one for each transport.
-_MAX_RESULTS: Final = 8
+# The results of one list that are split into pages at a time: for each transport, and each set of tools that callers see.
+_MAX_RESULTS: Final = 64
+
+
+_KEYS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate"}
 
 
 class _CachedPages:
     """The pages of a list since its last change."""
 
-    __slots__ = ("items", "pages")
+    __slots__ = ("caching", "items", "pages")
 
-    def __init__(self) -> None:
-        self.items: list[Json] | None = None
+    def __init__(self, items: list[Mapping[str, Json]], caching: Caching) -> None:
+        self.items = items
+        self.caching = caching
         self.pages: dict[int, EncodedResult] = {}
 
 
 class Listing:
-    """One list of the protocol, split into pages that are cached until a change."""
+    """One list of the protocol, split into pages that are cached until a change.
+
+    `items` returns what callers with a view see; None is the view of callers that see everything.
+    """
 
     def __init__(
         self,
         member: str,
-        items: Callable[[], Iterable[Json]],
+        items: Callable[[View | None], Iterable[Mapping[str, Json]]],
         seal: Seal,
         size: int,
         caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
@@ -42,23 +51,29 @@ class Listing:
         self._seal = seal
         self._size = size
         self._caching = caching
-        self._made: _CachedPages | None = None
+        self._made: ShownLists[_CachedPages] = ShownLists()
 
     def forget(self) -> None:
         """Something changed: build the pages again."""
         # Replaced, not cleared, since another thread may be filling it with old items.
-        self._made = None
+        self._made = ShownLists()
 
-    def page(self, cursor: str | None) -> EncodedResult:
-        """The page behind a cursor, or the first."""
+    def page(self, cursor: str | None, view: View | None = None) -> EncodedResult:
+        """The page behind a cursor, or the first, of the list that callers with this view see."""
         start = 0 if cursor is None else self._read(cursor)
         made = self._made
-        if made is None:
-            made = self._made = _CachedPages()
-        kept = made.pages.get(start)
+        pages = made.get(view) or self._list(made, view)
+        kept = pages.pages.get(start)
         if kept is None:
-            kept = made.pages[start] = self._make(made, start)
+            kept = pages.pages[start] = self._make(pages, start)
         return kept
+
+    def _list(self, made: ShownLists[_CachedPages], view: View | None) -> _CachedPages:
+        items, key = list(self._items(view)), _KEYS.get(self._member, "name")
+        if view is None:
+            return made.add(view, None, lambda: _CachedPages(items, self._caching))
+        content = tuple(str(item.get(key)) for item in items)
+        return made.add(view, content, lambda: _CachedPages(items, self._caching.private()))
 
     def _read(self, cursor: str) -> int:
         # A cursor does not expire: it names a position in a list that exists as long as the board.
@@ -68,10 +83,8 @@ class Listing:
         return value[1]
 
     def _make(self, made: _CachedPages, start: int) -> EncodedResult:
-        if made.items is None:
-            made.items = list(self._items())
         end = start + self._size
-        result: dict[str, Json] = {self._member: made.items[start:end], **self._caching.hints()}
+        result: dict[str, Json] = {self._member: made.items[start:end], **made.caching.hints()}
         if end < len(made.items):
             result["nextCursor"] = self._seal.close([self._member, end])
         return EncodedResult(result)
@@ -89,12 +102,14 @@ class PagedResults:
 
     def page(self, whole: EncodedResult, cursor: str | None) -> EncodedResult:
         """The page of a result behind a cursor, or the first; a result that fits on one page is returned as it is."""
-        items = as_list(whole.value[self._member])
+        items = objects_in(whole.value[self._member])
         if cursor is None and len(items) <= self._size:
             return whole
         # By identity: a result is one object until its list changes, and is kept alive here.
         kept = self._listings.get(id(whole))
         if kept is None:
-            listing = Listing(self._member, lambda: items, self._seal, self._size, self._caching)
+            private = whole.value["cacheScope"] == "private"
+            caching = self._caching.private() if private else self._caching
+            listing = Listing(self._member, lambda _: items, self._seal, self._size, caching)
             kept = self._listings[id(whole)] = whole, listing
         return kept[1].page(cursor)

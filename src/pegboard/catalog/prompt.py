@@ -13,6 +13,7 @@ from pegboard.errors import DeclarationError, InvalidParams
 from pegboard.media import Content
 from pegboard.protocol.content import text_block
 from pegboard.protocol.json_values import as_object, texts_in
+from pegboard.rules.verdicts import View
 from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.tools.naming import Suggestions
 from pegboard.tools.tool import Tool
@@ -38,6 +39,7 @@ class Prompt:
             meta=tool.meta,
             category=tool.category,
             tags=tool.tags,
+            scopes=tool.scopes,
             hooks=tool.hooks,
         )
 
@@ -115,13 +117,26 @@ class RelayedPrompt(Prompt):
         *,
         source: str,
         toolbox: str = "",
+        server: str = "",
+        own_name: str = "",
+        category: str = "",
+        tags: Iterable[str] = (),
         middleware: Iterable[Any] = (),
     ) -> None:
         name = definition.get("name")
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"{source}: a prompt without a name")
         self.name = name
-        self.item = CalledItem(item="prompt", name=name, toolbox=toolbox, hooks=tuple(middleware))
+        self.item = CalledItem(
+            item="prompt",
+            name=name,
+            own_name=own_name,
+            toolbox=toolbox,
+            server=server,
+            category=category,
+            tags=tags,
+            hooks=tuple(middleware),
+        )
         self.relay = relay
         self._shown = dict(definition)
 
@@ -171,14 +186,18 @@ class PromptCatalog:
         self._changed()
         return prompt
 
-    def find(self, name: str) -> Prompt:
-        """The prompt with exactly that name."""
+    def find(self, name: str, view: View | None = None) -> Prompt:
+        """The prompt with exactly that name; one that is hidden in this view does not exist."""
         prompt = self._prompts.get(name)
-        if prompt is None:
-            close = self._suggestions.suggest(name, self._prompts)
+        if prompt is None or (view is not None and view.of(prompt.item).effect == "hide"):
+            close = self._suggestions.suggest(name, [one.name for one in self.shown(view)])
             hint = f", did you mean {close[0]!r}?" if close else ""
             raise InvalidParams(f"Unknown prompt: {name[:128]!r}{hint}")
         return prompt
+
+    def shown(self, view: View | None) -> list[Prompt]:
+        """The prompts that callers with this view see."""
+        return [prompt for prompt in self.all if view is None or view.of(prompt.item).listed]
 
     def _watch(self, watcher: Callable[[], None]) -> None:
         self._watchers.append(watcher)

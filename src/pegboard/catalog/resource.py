@@ -17,6 +17,7 @@ from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, resource_block
 from pegboard.protocol.json_values import as_object, texts_in
+from pegboard.rules.verdicts import Verdict, View
 from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.tools.naming import humanise
 from pegboard.tools.tool import Icons, Tool, read_icons
@@ -43,6 +44,7 @@ class Resource:
         icons: Icons = (),
         meta: Mapping[str, Json] | None = None,
         caching: Caching = Caching(),  # noqa: B008 — it cannot be changed
+        scopes: Iterable[str] = (),
     ) -> None:
         if ":" not in uri.partition("{")[0] and not uri.startswith("{"):
             raise DeclarationError(
@@ -61,6 +63,7 @@ class Resource:
             input_schema=tool.input_schema,
             annotations=annotations,
             meta=meta,
+            scopes=frozenset(scopes),
         )
         self.mime_type = mime_type
         self._size = size
@@ -69,6 +72,16 @@ class Resource:
         self._meta = meta
         self.caching = caching
         self._check_parameters()
+
+    def own_uri(self, uri: str) -> str:
+        """The URI at the server that has the resource."""
+        return uri
+
+    def verdict(self, uri: str, view: View) -> Verdict:
+        """What callers with this view may do with the resource behind a URI, which may be one of a template's."""
+        if uri == self.uri:
+            return view.of(self.item)
+        return view.of_uri(self.item, self.own_uri(uri), from_template=self.template is not None)
 
     def definition(self) -> dict[str, Json]:
         """The resource as a list item."""
@@ -157,6 +170,10 @@ class RelayedResource(Resource):
         *,
         source: str,
         toolbox: str = "",
+        server: str = "",
+        own_uri: Callable[[str], str] = str,
+        category: str = "",
+        tags: Iterable[str] = (),
         middleware: Iterable[Any] = (),
     ) -> None:
         fixed = definition.get("uri")
@@ -166,9 +183,22 @@ class RelayedResource(Resource):
         self.uri = uri
         self.template = Template(uri, source) if fixed is None else None
         self.name = str(definition.get("name", uri))
-        self.item = CalledItem(item="resource", name=uri, toolbox=toolbox, hooks=tuple(middleware))
+        self._own_uri = own_uri
+        self.item = CalledItem(
+            item="resource",
+            name=uri,
+            own_name=own_uri(uri),
+            toolbox=toolbox,
+            server=server,
+            category=category,
+            tags=tags,
+            hooks=tuple(middleware),
+        )
         self.relay = relay
         self._shown = dict(definition)
+
+    def own_uri(self, uri: str) -> str:
+        return self._own_uri(uri)
 
     def definition(self) -> dict[str, Json]:
         return self._shown
@@ -210,12 +240,20 @@ class ResourceCatalog:
         """The template with exactly this text."""
         return self._templates.get(uri)
 
-    def definitions(self) -> list[dict[str, Json]]:
+    def definitions(self, view: View | None = None) -> list[dict[str, Json]]:
         """The listed resources: those added here, then the files of folders."""
-        listed = [one.definition() for one in self.fixed]
-        return listed + [
-            one for folder in self.folders for one in folder.definitions() if one["uri"] not in self._fixed
-        ]
+        listed = [one.definition() for one in self.fixed if view is None or view.of(one.item).listed]
+        for folder in self.folders:
+            template = self._templates[folder.template]
+            for one in folder.definitions():
+                uri = str(one["uri"])
+                if uri not in self._fixed and (view is None or template.verdict(uri, view).listed):
+                    listed.append(one)
+        return listed
+
+    def template_definitions(self, view: View | None = None) -> list[dict[str, Json]]:
+        """The listed templates."""
+        return [one.definition() for one in self.templates if view is None or view.of(one.item).listed]
 
     def notify_changed(self) -> None:
         """The list has changed."""

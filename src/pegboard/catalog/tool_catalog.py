@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
+from pegboard.catalog.shown_lists import ShownLists
 from pegboard.errors import DeclarationError, PegboardError, UnknownTool
+from pegboard.protocol.json_values import objects_in
 from pegboard.providers.export import ExportOptions, export
+from pegboard.rules.verdicts import View
 from pegboard.tools.naming import Suggestions, snake_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
@@ -22,18 +25,23 @@ class ToolCatalog:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._by_words: dict[str, str] = {}
-        self._listed: tuple[int, dict[str, EncodedResult]] | None = None
+        self._listed: tuple[int, dict[str, EncodedResult], ShownLists[EncodedResult]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._near: list[Callable[[], None]] = []
         self._suggestions = Suggestions()
         self.generation = 0
         self.caching = Caching(scope="public")
-        self.explain_unknown: Callable[[str], PegboardError] | None = None
+        self.explain_unknown: Callable[[str, View | None], PegboardError] | None = None
         for tool in tools:
             self.add(tool)
 
     def __len__(self) -> int:
         return len(self._tools)
+
+    @property
+    def newest(self) -> Tool | None:
+        """The tool that was added last."""
+        return next(reversed(self._tools.values()), None)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(tuple(self._tools.values()))
@@ -52,17 +60,27 @@ class ToolCatalog:
             raise self.unknown(name)
         return tool
 
-    def unknown(self, name: str) -> PegboardError:
-        """The error for a name that is not in the catalog: UnknownTool, unless `explain_unknown` knows a better one."""
+    def unknown(self, name: str, view: View | None = None) -> PegboardError:
+        """The error for a name that is not in the catalog: UnknownTool, unless `explain_unknown` knows a better one.
+
+        `view` is that of the caller, which learns nothing about tools that it does not see.
+        """
         if self.explain_unknown is not None:
-            return self.explain_unknown(name)
-        close = self.suggest(name)
+            return self.explain_unknown(name, view)
+        close = self.suggest(name, view)
         hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
         return UnknownTool(f"Unknown tool: {name[:128]!r}{hint}", {"suggestions": close} if close else None)
 
-    def suggest(self, name: str) -> list[str]:
+    def suggest(self, name: str, view: View | None = None) -> list[str]:
         """Up to three names that are close to an unknown one; none after too many unknown names."""
-        return self._suggestions.suggest(name, self._tools)
+        return self._suggestions.suggest(name, self._shown_names(view))
+
+    def _shown_names(self, view: View | None) -> Collection[str]:
+        return self._tools if view is None else [tool.name for tool in self.shown(view)]
+
+    def shown(self, view: View) -> list[Tool]:
+        """The tools that callers with this view see."""
+        return [tool for tool in tuple(self._tools.values()) if view.of(tool).listed]
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Add a tool; a name that is in use, or has the same words as one in use, is rejected."""
@@ -114,15 +132,28 @@ class ToolCatalog:
         """Call back whenever tools are added or removed, whether clients are notified or not."""
         self._near.append(watcher)
 
-    def listing(self, transport: str = "") -> EncodedResult:
-        """The result of tools/list for a transport; the same object until a change."""
+    def listing(self, transport: str = "", view: View | None = None) -> EncodedResult:
+        """The result of tools/list for a transport and a view; the same object until a change."""
         listed = self._listed
         # Another thread may change the catalog now: the cached list has the generation that it is at least from.
         generation = self.generation
         if listed is None or listed[0] != generation:
-            listed = self._listed = generation, self._list()
-        lists = listed[1]
-        return lists[transport if transport in lists else ""]
+            listed = self._listed = generation, self._list(), ShownLists()
+        _, lists, shown = listed
+        if transport not in lists:
+            transport = ""
+        if view is None:
+            return lists[transport]
+        return shown.get((view, transport)) or self._list_for(view, transport, lists[transport], shown)
+
+    def _list_for(
+        self, view: View, transport: str, whole: EncodedResult, shown: ShownLists[EncodedResult]
+    ) -> EncodedResult:
+        names = {tool.name for tool in self.shown(view)}
+        tools = [one for one in objects_in(whole.value["tools"]) if one["name"] in names]
+        hints = self.caching.private().hints()
+        content = tuple(one["name"] for one in tools)
+        return shown.add((view, transport), content, lambda: EncodedResult({"tools": tools, **hints}))
 
     def _list(self) -> dict[str, EncodedResult]:
         """All lists: the whole one, and one for each transport that some tool excludes."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from pegboard.call import Json
 from pegboard.config.inbound_auth import AUTH
+from pegboard.config.rule_keys import RULES
 from pegboard.config.value_types import (
     AnyValue,
     BooleanValue,
@@ -250,6 +251,7 @@ ROOT: Final = ObjectValue(
             "principals", MapValue(_PRINCIPAL, "an object of principals by name"), "settings of single callers"
         ),
         "auth": ObjectField("auth", AUTH, "which credentials callers need over HTTP"),
+        "rules": ObjectField("rules", RULES, "what each caller may see and use; the first rule that matches decides"),
         "toolboxes": ObjectField(
             "toolboxes",
             MapValue(TOOLBOX, "an object of toolboxes by name", "Configuration must have a 'toolboxes' object"),

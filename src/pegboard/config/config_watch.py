@@ -44,6 +44,7 @@ _GATEWAY_FIELDS: Final = (
     "middleware",
     "endpoints",
     "principals",
+    "rules",
 )
 
 _log = logging.getLogger("pegboard.gateway")

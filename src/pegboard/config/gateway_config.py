@@ -20,11 +20,13 @@ from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
+from pegboard.config.rule_keys import check_patterns
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, ParsedSource, read_source
 from pegboard.config.variables import Variables
 from pegboard.errors import SetupError
 from pegboard.protocol.json_values import as_object
+from pegboard.rules.rule import Rule
 from pegboard.tools.qualified_names import check_part
 
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
@@ -196,6 +198,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     endpoints: Mapping[str, EndpointConfig] = {}
     principals: Mapping[str, PrincipalConfig] = {}
     auth: InboundAuthConfig | None = None
+    rules: tuple[Rule, ...] = ()
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
 
@@ -349,6 +352,8 @@ def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, 
 
 def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEntryReader, notes: ConfigReport) -> None:
     """Check and resolve keys that depend on each other."""
+    servers_of = {name: tuple(toolbox.get("servers", {})) for name, toolbox in values.get("toolboxes", {}).items()}
+    check_patterns(values.get("rules", ()), servers_of, notes)
     check_middleware_entries(values, (), notes)
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:

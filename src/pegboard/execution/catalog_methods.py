@@ -27,6 +27,8 @@ from pegboard.execution.run import Runner
 from pegboard.limits import Limits
 from pegboard.media import File
 from pegboard.protocol.json_values import as_object, objects_in
+from pegboard.rules.access_control import AccessControl, raise_denied
+from pegboard.rules.verdicts import Verdict, View
 from pegboard.security.seal import Seal
 from pegboard.tools.tool import Tool
 
@@ -68,11 +70,13 @@ class CatalogMethods:
         limits: Limits,
         surround: Surround,
         generation: Callable[[], int],
+        access: AccessControl,
         lists_caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
     ) -> None:
         self._resources = resources
         self._prompts = prompts
         self._runner = runner
+        self._access = access
         self._result_bytes = limits.result_bytes
         self._completion_rate = CallerRate("completions", limits.completions)
         reads = ItemChains("resource", self._find_resource, surround, generation)
@@ -82,15 +86,16 @@ class CatalogMethods:
         self.tools = PagedResults("tools", seal, page, lists_caching)
         lists = (
             Listing("resources", resources.definitions, seal, page, lists_caching),
+            Listing("resourceTemplates", resources.template_definitions, seal, page, lists_caching),
             Listing(
-                "resourceTemplates",
-                lambda: [template.definition() for template in resources.templates],
+                "prompts",
+                lambda view: [prompt.definition() for prompt in prompts.shown(view)],
                 seal,
                 page,
                 lists_caching,
             ),
-            Listing("prompts", lambda: [prompt.definition() for prompt in prompts.all], seal, page, lists_caching),
         )
+        self._lists = lists
         resources._watch(lists[0].forget)
         resources._watch(lists[1].forget)
         prompts._watch(lists[2].forget)
@@ -99,11 +104,11 @@ class CatalogMethods:
             catalog._watch(chains.clear)
             catalog._watch(self._completions.clear)
         self.methods: Mapping[str, Handler] = {
-            "resources/list": self._with_fresh_files(_lister(lists[0])),
-            "resources/templates/list": _lister(lists[1]),
+            "resources/list": self._with_fresh_files(self._lister(lists[0])),
+            "resources/templates/list": self._lister(lists[1]),
             "resources/read": reads,
             "resources/subscribe": self._subscribe,
-            "prompts/list": _lister(lists[2]),
+            "prompts/list": self._lister(lists[2]),
             "prompts/get": gets,
             "completion/complete": self._complete,
         }
@@ -138,8 +143,38 @@ class CatalogMethods:
 
         return look_and_list
 
+    def forget_lists(self) -> None:
+        """What callers see has changed."""
+        for listing in self._lists:
+            listing.forget()
+
+    def _lister(self, listing: Listing) -> Handler:
+        async def answer(call: Call) -> Reply:
+            return Done(listing.page(read_cursor(call), self._view(call)))
+
+        return answer
+
+    def _view(self, call: Call) -> View | None:
+        return self._access.view(call.caller.principal)
+
+    def _visible(self, call: Call, uri: str) -> tuple[Resource, Mapping[str, str]]:
+        """The resource for a URI, and the variables in it, if the caller may use it; if it is hidden, it does not exist."""
+        view = self._view(call)
+        if view is None:
+            return self._resources.find(uri)
+        try:
+            resource, variables = self._resources.find(uri)
+        except ResourceNotFound:
+            # Without the reason, which may be about something that the caller does not see.
+            raise ResourceNotFound(uri) from None
+        verdict = resource.verdict(uri, view)
+        if verdict.effect == "hide":
+            raise ResourceNotFound(uri)
+        _check(verdict, call, uri)
+        return resource, variables
+
     def _find_resource(self, call: Call) -> Found:
-        resource, variables = self._resources.find(call.name)
+        resource, variables = self._visible(call, call.name)
         call.raw = Raw(msgspec.json.encode(variables)) if variables else EMPTY_OBJECT
         return resource.item, partial(self._reader, resource)
 
@@ -178,12 +213,19 @@ class CatalogMethods:
             raise ResourceNotFound(uri) from None
 
     async def _subscribe(self, call: Call) -> Reply:
-        """Check that the resource exists; the session records the subscription."""
-        self._resources.find(call.name)
+        """Check that the caller may read the resource; the session records the subscription."""
+        self._visible(call, call.name)
         return Done({})
 
+    def _prompt(self, call: Call, name: str) -> Prompt:
+        view = self._view(call)
+        prompt = self._prompts.find(name, view)
+        if view is not None:
+            _check(view.of(prompt.item), call, name)
+        return prompt
+
     def _find_prompt(self, call: Call) -> Found:
-        prompt = self._prompts.find(call.name)
+        prompt = self._prompt(call, call.name)
         return prompt.item, partial(self._getter, prompt)
 
     def _getter(self, prompt: Prompt) -> Handler:
@@ -210,7 +252,7 @@ class CatalogMethods:
         ref, argument = asked.ref, asked.argument
         call.name = ref.name or ref.uri
         call.raw = Raw(msgspec.json.encode({argument.name: argument.value}))
-        about = self._prompts.find(ref.name) if ref.type == "ref/prompt" else self._template(ref.uri)
+        about = self._prompt(call, ref.name) if ref.type == "ref/prompt" else self._template(call, ref.uri)
         return about.item, partial(self._completer, about)
 
     def _completer(self, about: Prompt | Resource) -> Handler:
@@ -229,16 +271,18 @@ class CatalogMethods:
 
         return suggest_values
 
-    def _template(self, uri: str) -> Resource:
-        template = self._resources.template(uri)
-        return self._resources.find(uri)[0] if template is None else template
+    def _template(self, call: Call, uri: str) -> Resource:
+        template, view = self._resources.template(uri), self._view(call)
+        if template is None or (view is not None and view.of(template.item).effect == "hide"):
+            return self._visible(call, uri)[0]
+        if view is not None:
+            _check(view.of(template.item), call, uri)
+        return template
 
 
-def _lister(listing: Listing) -> Handler:
-    async def answer(call: Call) -> Reply:
-        return Done(listing.page(read_cursor(call)))
-
-    return answer
+def _check(verdict: Verdict, call: Call, name: str) -> None:
+    if verdict.effect != "allow":
+        raise_denied(verdict, call.caller, name)
 
 
 def read_cursor(call: Call) -> str | None:

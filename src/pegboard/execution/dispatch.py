@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
 from pegboard.call_target import UNKNOWN_ITEM, CalledItem
 from pegboard.catalog.tool_catalog import ToolCatalog
-from pegboard.errors import InvalidParams, MethodNotFound
+from pegboard.errors import AccessDenied, InsufficientScope, InvalidParams, MethodNotFound
 from pegboard.execution.catalog_methods import CatalogMethods, read_cursor
 from pegboard.protocol.revisions import SUPPORTED
+from pegboard.rules.access_control import AccessControl, as_tool_error, raise_denied
+from pegboard.rules.verdicts import VIEWS_KEPT, View
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tools.tool import Tool
+
+_DISCOVERIES_KEPT: Final = 64
 
 
 class Dispatcher:
     """A Handler for all methods of a board; the chain of each tool is composed at its first call after a change.
 
-    `choose_tools` returns the listed tools, if these are not the whole catalog or differ between callers.
+    A tool that its caller may not use takes the path of an unknown name. `choose_tools` returns the listed tools, if these are not the whole catalog or differ between callers.
     """
 
     def __init__(
@@ -26,6 +31,7 @@ class Dispatcher:
         catalog: ToolCatalog,
         run: Callable[[Tool], Handler],
         surround: Callable[[Tool | CalledItem, Handler], Handler],
+        access: AccessControl,
         instructions: str | None = None,
         reading: CatalogMethods | None = None,
         listen: Handler | None = None,
@@ -34,7 +40,9 @@ class Dispatcher:
         self._catalog = catalog
         self._run = run
         self._surround = surround
+        self._access = access
         self._chains: dict[str, tuple[Tool, Handler]] = {}
+        self._chains_by_view: BoundedDict[View, dict[str, tuple[Tool, Handler]]] = BoundedDict(VIEWS_KEPT)
         self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
         self._catalog_methods = reading
@@ -43,7 +51,8 @@ class Dispatcher:
         self.declared: Mapping[str, Json] = {}
         self.choose_tools: Callable[[Call], Coroutine[Any, Any, EncodedResult]] | None = None
         self._tools: Mapping[str, Json] = {} if listen is None else {"listChanged": True}
-        self._discovered: EncodedResult | None = None
+        self.choose_instructions: Callable[[Call], str | None] | None = None
+        self._discovered: BoundedDict[str | None, EncodedResult] = BoundedDict(_DISCOVERIES_KEPT)
         self._methods: Mapping[str, Handler] = {
             "server/discover": self._discover,
             "tools/list": self._list_tools,
@@ -70,19 +79,18 @@ class Dispatcher:
             capabilities.update(self._tasks.capabilities())
         if self.declared:
             capabilities = {**self.declared, **capabilities}
-        kept = self._discovered
-        if (
-            kept is None
-            or kept.value["capabilities"] != capabilities
-            or kept.value.get("instructions") != (self.instructions or None)
-        ):
-            kept = self._discovered = EncodedResult(_discovery(capabilities, self.instructions))
+        instructions = self.instructions if self.choose_instructions is None else self.choose_instructions(call)
+        kept = self._discovered.get(instructions)
+        scope = "private" if self._access.restricted else "public"
+        if kept is None or kept.value["capabilities"] != capabilities or kept.value["cacheScope"] != scope:
+            kept = self._discovered[instructions] = EncodedResult(_discovery(capabilities, instructions, scope))
         return Done(kept)
 
     async def _list_tools(self, call: Call) -> Reply:
         cursor = read_cursor(call)
         if self.choose_tools is None and self._catalog_methods is not None:
-            return Done(self._catalog_methods.tools.page(self._catalog.listing(call.transport), cursor))
+            whole = self._catalog.listing(call.transport, self._access.view(call.caller.principal))
+            return Done(self._catalog_methods.tools.page(whole, cursor))
         if cursor is not None:
             # All tools are on the first page, so no cursor of ours can exist.
             raise InvalidParams("Invalid cursor: the list has one page; request it without a cursor")
@@ -93,30 +101,59 @@ class Dispatcher:
     def _call_tool(self, call: Call) -> Coroutine[Any, Any, Reply]:
         if self._generation != self._catalog.generation:
             self._chains.clear()
+            self._chains_by_view.clear()
             self._chain_of_unknown = None
             self._generation = self._catalog.generation
-        found = self._chains.get(call.name)
+        chains = self._chains_of(call) if self._access.restricted else self._chains
+        found = chains.get(call.name)
         if found is None:
-            tool = self._catalog.get(call.name)
-            if tool is None:
+            found = self._find_chain(call, chains)
+            if found is None:
                 if self._chain_of_unknown is None:
                     self._chain_of_unknown = self._surround(UNKNOWN_ITEM, self._unknown)
                 return self._chain_of_unknown(call)
-            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
         call.tool, chain = found
         return chain(call)
 
+    def _chains_of(self, call: Call) -> dict[str, tuple[Tool, Handler]]:
+        """The chains of the tools that the caller may use."""
+        view = self._access.rules.view(call.caller.principal)
+        chains = self._chains_by_view.get(view)
+        if chains is None:
+            chains = self._chains_by_view[view] = {}
+        return chains
+
+    def _find_chain(self, call: Call, chains: dict[str, tuple[Tool, Handler]]) -> tuple[Tool, Handler] | None:
+        """The chain of the tool that the caller names; None for an unknown one, or one that it may not use."""
+        tool, view = self._catalog.get(call.name), self._access.view(call.caller.principal)
+        if tool is None or (view is not None and view.of(tool).effect != "allow"):
+            return None
+        found = self._chains.get(call.name)
+        if found is None:
+            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
+        chains[call.name] = found
+        return found
+
     async def _unknown(self, call: Call) -> Reply:
         """The innermost Handler for unknown tools, inside the board's middleware."""
-        raise self._catalog.unknown(call.name)
+        tool, view = self._catalog.get(call.name), self._access.view(call.caller.principal)
+        verdict = None if tool is None or view is None else view.of(tool)
+        if verdict is not None and verdict.effect == "deny":
+            try:
+                raise_denied(verdict, call.caller, call.name)
+            except InsufficientScope:
+                raise
+            except AccessDenied as denied:
+                raise as_tool_error(denied) from None
+        raise self._catalog.unknown(call.name, view)
 
 
-def _discovery(capabilities: Mapping[str, Json], instructions: str | None) -> Mapping[str, Json]:
+def _discovery(capabilities: Mapping[str, Json], instructions: str | None, scope: str) -> Mapping[str, Json]:
     discovered: dict[str, Json] = {
         "supportedVersions": list(SUPPORTED),
         "capabilities": capabilities,
         "ttlMs": 3_600_000,
-        "cacheScope": "public",
+        "cacheScope": scope,
     }
     if instructions:
         discovered["instructions"] = instructions

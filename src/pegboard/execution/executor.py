@@ -35,6 +35,8 @@ from pegboard.logs.log_lines import log_failure
 from pegboard.protocol.content import joined_text
 from pegboard.protocol.json_values import as_list, as_object, objects_in
 from pegboard.protocol.revisions import MODERN
+from pegboard.rules.access_control import AccessControl
+from pegboard.rules.verdicts import Rules
 from pegboard.schema.plain_json import encode
 from pegboard.tools.parameters import ToolCallRequest
 from pegboard.tools.tool import Tool
@@ -248,7 +250,7 @@ def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
         return catch_errors(compose((), tool, inner))
 
     runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), limits=limits)
-    return Dispatcher(catalog, runner.handler, surround, None)
+    return Dispatcher(catalog, runner.handler, surround, AccessControl(Rules()))
 
 
 def _arguments_of(request: ToolCallRequest) -> Raw:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from pegboard.call import Call, Handler, Reply
 from pegboard.call_target import UNKNOWN_ITEM, CalledItem, Kind
-from pegboard.errors import InvalidParams
+from pegboard.errors import AccessDenied, InvalidParams
 
 Found: TypeAlias = tuple[CalledItem, Callable[[], Handler]]
 Surround: TypeAlias = Callable[[Kind, CalledItem, Handler], Handler]
@@ -16,7 +16,8 @@ Surround: TypeAlias = Callable[[Kind, CalledItem, Handler], Handler]
 class ItemChains:
     """The Handler of one method: finds the item of a request and runs it with the item's middleware around it.
 
-    `find` returns the item and a function that makes the Handler for it, and raises InvalidParams for an unknown name.
+    `find` returns the item and a function that makes the Handler for it. It raises InvalidParams for an unknown name, and
+    AccessDenied for an item that the caller may not use.
     `generation` returns a number that changes with the middleware and the items.
     """
 
@@ -39,7 +40,7 @@ class ItemChains:
             self._composed_at = generation
         try:
             item, make = self._find(call)
-        except InvalidParams:
+        except (InvalidParams, AccessDenied):
             item, make = UNKNOWN_ITEM, self._rejecter
         call.tool = item
         found = self._chains.get(id(item))

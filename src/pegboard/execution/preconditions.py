@@ -1,11 +1,10 @@
-"""Checks the scopes, the ticket and the mirrored headers of a request before any hook runs."""
+"""Checks the ticket and the mirrored headers of a request before any hook runs."""
 
 from __future__ import annotations
 
 from pegboard.asking.rounds import read_ticket
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.call import Call, Handler, Reply
-from pegboard.errors import InsufficientScope
 from pegboard.protocol.headers import check_params
 from pegboard.security.seal import Seal
 from pegboard.tools.header_parameters import mirrored
@@ -16,23 +15,7 @@ def add_preconditions(tool: Tool, inner: Handler, tickets: Seal, used_tickets: U
     """Wrap the Handler of a tool in the checks that its requests need; returns it unchanged if there are none."""
     mirrors = mirrored(tool.input_schema)
     handler = _single_use(tickets, used_tickets, inner) if tool.once else inner
-    if mirrors:
-        handler = _check_mirrored(mirrors, handler)
-    scopes = frozenset(tool.scopes)
-    return _check_scopes(tool.name, scopes, handler) if scopes else handler
-
-
-def _check_scopes(name: str, scopes: frozenset[str], inner: Handler) -> Handler:
-    """Reject callers without the scopes of a tool; the challenge names all of them at once."""
-
-    async def check(call: Call) -> Reply:
-        caller = call.caller
-        if not caller.principal.has_scopes(scopes):
-            needed = ", ".join(sorted(scopes))
-            raise InsufficientScope(f"{name} needs the scopes {needed}", scopes, caller.resource_metadata)
-        return await inner(call)
-
-    return check
+    return _check_mirrored(mirrors, handler) if mirrors else handler
 
 
 def _single_use(tickets: Seal, used_tickets: UsedTickets, inner: Handler) -> Handler:

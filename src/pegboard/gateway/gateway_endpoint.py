@@ -8,28 +8,32 @@ from functools import partial
 from typing import Any, Final
 
 from pegboard import __version__
+from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.resource import Resource
+from pegboard.catalog.shown_lists import ShownLists
 from pegboard.config.gateway_config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
 from pegboard.errors import DeclarationError, PegboardError, ResourceNotFound, UnknownTool
 from pegboard.gateway.forwarding.forwarder import Forwarder
-from pegboard.gateway.modes.meta_tool_host import Access, ServerStatus, Toolbox
+from pegboard.gateway.modes.meta_tool_host import ServerStatus, Toolbox, Visibility
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.mode_costs import ModeCosts
 from pegboard.gateway.modes.opened_toolboxes import OpenedToolboxes
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.gateway.servers.missing_tools import unavailable_tool, unknown_plain_tool, unknown_tool, withheld_tool
+from pegboard.gateway.servers.missing_tools import unavailable_tool, unknown_plain_tool, withheld_tool
 from pegboard.gateway.uris import unwrap_uri
 from pegboard.gateway.withheld import WithheldDefinitions
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS
+from pegboard.rules.rule import Item, Rule
+from pegboard.rules.verdicts import VIEWS_KEPT, Rules, View
 from pegboard.stores.cluster import SharedStore
-from pegboard.tools.qualified_names import ToolName, parse_name, serve_names
+from pegboard.tools.qualified_names import ToolName, explain_unknown, parse_name, serve_names
 from pegboard.tools.tool import Tool
 
 SERVERS: Final = "dev.pegboard/servers"
@@ -38,12 +42,11 @@ SERVERS: Final = "dev.pegboard/servers"
 _TEMPLATE_WITHHELD: Final = (
     "resource templates of its server are withheld; the operator of this gateway can review and accept them"
 )
-_EVERYTHING: Final = Access()
+_EVERYTHING: Final = Visibility()
 _AS_THE_REST: Final = EndpointConfig()
 # What a shared cache may serve to others, and what not.
 _SAME_FOR_ALL: Final = Caching(scope="public").hints()
 _OF_ONE: Final = Caching(scope="private").hints()
-_LISTS_KEPT: Final = 64
 _TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 _ABOUT_URIS: Final = frozenset({"resources/read", "resources/subscribe"})
 _LISTS: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
@@ -70,7 +73,7 @@ class GatewayEndpoint:
         self.board.resources.expected = self.board.prompts.expected = True
         self.board.resources.elsewhere = self._route
         self.board.tools.explain_unknown = self._explain
-        self.board.choose_tools(self._choose)
+        self.board.choose_tools(self._choose, self._choose_instructions, self._visible_tools)
         self.board.changes.on_uris_changed = self._uris_changed
         self._following: asyncio.Handle | None = None
         self._opened = OpenedToolboxes(limits.sessions)
@@ -81,8 +84,12 @@ class GatewayEndpoint:
         self._places: Mapping[str, ToolName] = {}
         self._withheld: Mapping[ToolName, str] = {}
         self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
-        self._lists: BoundedDict[Any, EncodedResult] = BoundedDict(_LISTS_KEPT)
-        self._opens: dict[Access, bool] = {}
+        self._lists: ShownLists[EncodedResult] = ShownLists()
+        self._opens: BoundedDict[Visibility, bool] = BoundedDict(VIEWS_KEPT)
+        self._instructions: BoundedDict[Visibility, str] = BoundedDict(VIEWS_KEPT)
+        self._rules = Rules(located=True)
+        self._restricted = False
+        self._ruled_by: tuple[Rule, ...] = ()
         self._statuses: tuple[Toolbox, ...] = ()
         self.reconfigure(config, toolboxes)
 
@@ -94,7 +101,11 @@ class GatewayEndpoint:
         self._plain = frozenset(name for name, one in toolboxes.items() if one.names == "plain")
         own = config.endpoints.get(self._name, _AS_THE_REST)
         self._budget = own.name_budget or config.name_budget
-        self._accesses = {name: Access(mode=one.mode) for name, one in config.principals.items()}
+        self._modes = {name: one.mode for name, one in config.principals.items() if one.mode is not None}
+        if config.rules != self._ruled_by:
+            self._ruled_by, self._rules = config.rules, Rules(config.rules, located=True)
+            self._restricted = bool(config.rules)
+            self.board._replace_rules(self._rules)
         self._list_wait = config.list_wait
         self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
         self.refresh()
@@ -115,9 +126,17 @@ class GatewayEndpoint:
             return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
             return self._answer_when_connected(call, self.downstreams, self._list_wait)
-        if call.method == "tools/call" and call.name not in self._served:
+        if call.method == "tools/call" and (call.name not in self._served or (self._restricted and self._hides(call))):
             return self._call_unlisted(call)
         return self._dispatch(call)
+
+    def _hides(self, call: Call) -> bool:
+        """Whether the tool does not exist for the caller."""
+        view, tool = self._view(call.caller), self.board.tools.get(call.name)
+        return view is not None and tool is not None and view.of(tool).effect == "hide"
+
+    def _view(self, caller: Caller) -> View | None:
+        return self._rules.view(caller.principal) if self._restricted else None
 
     def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """A client may call a known tool without listing it: its server may still be connecting."""
@@ -189,13 +208,12 @@ class GatewayEndpoint:
                 owner.notes.append(f"a tool is left out: {problem}")
                 continue
             tools.append(tool)
-            entries.append(DirectoryEntry(tool.name, offer.place, tool.definition(), offer.tags))
+            entries.append(DirectoryEntry(tool.name, offer.place, tool.definition(), offer.tags, tool))
         before = self._listed()
         self.directory = Directory(entries)
         self._places = {entry.name: entry.place for entry in entries}
         self._withheld = withheld.tools
-        self._lists.clear()
-        self._opens.clear()
+        self._forget_lists()
         tools += self._meta.tools
         self.board.tools.replace_all(tools, tell=before != self._listed())
         self._served = frozenset(tool.name for tool in tools)
@@ -208,13 +226,16 @@ class GatewayEndpoint:
 
     def refresh(self) -> None:
         """A server changed its state, which lists report."""
-        self._lists.clear()
-        self._opens.clear()
+        self._forget_lists()
         self._statuses = tuple(self._status(toolbox) for toolbox in self._toolboxes.values())
-        self.board.set_instructions(self._meta.instructions())
         extensions = self._extensions()
         self._takes_tasks = TASKS in extensions
         self.board._add_capabilities({"extensions": extensions} if extensions else {})
+
+    def _forget_lists(self) -> None:
+        self._lists = ShownLists()
+        self._opens.clear()
+        self._instructions.clear()
 
     def _extensions(self) -> Mapping[str, Json]:
         """Capabilities of servers beyond the protocol are passed on unchanged."""
@@ -283,17 +304,29 @@ class GatewayEndpoint:
         plain = [one for one in self._offers.values() if one.serves_resources and one.plain]
         return plain[0] if len(plain) == 1 else None
 
-    def _explain(self, name: str) -> PegboardError:
-        if reason := withheld_tool(name, self._withheld, self._toolboxes):
+    def _explain(self, name: str, view: View | None) -> PegboardError:
+        withheld, places, downstreams = self._withheld, self._places, self.downstreams
+        toolboxes = {one.name: list(one.servers) for one in self._toolboxes.values()}
+        if view is not None:
+            # A caller learns nothing about what it does not see.
+            withheld = {place: reason for place, reason in withheld.items() if view.verdict(_item_at(place)).listed}
+            places = {entry.name: entry.place for entry in self.directory if view.of(entry.tool).listed}
+            downstreams = [one for one in downstreams if view.may_see(one.toolbox, one.name)]
+            toolboxes = {
+                toolbox: [server for server in servers if view.may_see(toolbox, server)]
+                for toolbox, servers in toolboxes.items()
+                if view.may_see(toolbox)
+            }
+        if reason := withheld_tool(name, withheld, self._toolboxes):
             return UnknownTool(f"Tool '{name}' is withheld: {reason}")
-        if unavailable := unavailable_tool(name, self.downstreams):
+        if unavailable := unavailable_tool(name, downstreams):
             return unavailable
         place = parse_name(name)
-        if self._plain and (place is None or place.toolbox not in self._toolboxes):
-            close = [known for known in self.board.tools.suggest(name) if known in self._places]
-            plain = [one for one in self.downstreams if one.toolbox in self._plain]
+        if self._plain and (place is None or place.toolbox not in toolboxes):
+            close = [known for known in self.board.tools.suggest(name, view) if known in places]
+            plain = [one for one in downstreams if one.toolbox in self._plain]
             return unknown_plain_tool(name, close, plain)
-        return unknown_tool(name, self._places, self._toolboxes)
+        return UnknownTool(explain_unknown(name, places, toolboxes))
 
     # -- what is listed ----------------------------------------------------------------------------------------------
 
@@ -302,29 +335,41 @@ class GatewayEndpoint:
         return self._meta.listed(_EVERYTHING, self.toolbox_names)
 
     async def _choose(self, call: Call) -> EncodedResult:
-        access = self.access(call.caller)
+        access = self.visibility(call.caller)
         if access not in self._opens:
             self._opens[access] = "dynamic" in self._meta.modes(access).values()
         # If nothing can be opened, all sessions see the same list, without a lookup.
         opened = await self.opened(call.caller) if self._opens[access] else None
-        kept = self._lists.get((access, opened))
-        if kept is None:
-            listing: dict[str, Json] = {"tools": self._meta.listed(access, opened)}
-            listing.update(_SAME_FOR_ALL if opened is None and not self._accesses else _OF_ONE)
-            down = self._down()
-            if down:
-                listing["_meta"] = {SERVERS: down}
-            kept = self._lists[access, opened] = EncodedResult(listing)
-        return kept
+        return self._lists.get((access, opened)) or self._list(access, opened)
 
-    def _down(self) -> dict[str, Json]:
+    def _list(self, access: Visibility, opened: frozenset[str] | None) -> EncodedResult:
+        tools, down = self._meta.listed(access, opened), self._down(access)
+        is_same_for_all = opened is None and not self._modes and not self._restricted
+        listing: dict[str, Json] = {"tools": tools, **(_SAME_FOR_ALL if is_same_for_all else _OF_ONE)}
+        if down:
+            listing["_meta"] = {SERVERS: down}
+        content = (*(tool["name"] for tool in tools), None, *down)
+        return self._lists.add((access, opened), content, lambda: EncodedResult(listing))
+
+    def _visible_tools(self, view: View, principal: Principal) -> Iterable[Mapping[str, Json]]:
+        """What a caller sees that has opened everything."""
+        return self._meta.listed(Visibility(view, self._modes.get(principal.id)), self.toolbox_names)
+
+    def _choose_instructions(self, call: Call) -> str:
+        access = self.visibility(call.caller)
+        written = self._instructions.get(access)
+        if written is None:
+            written = self._instructions[access] = self._meta.instructions(access)
+        return written
+
+    def _down(self, access: Visibility) -> dict[str, Json]:
         """The servers that are not ready; a list without their tools says so."""
         return {
             f"{toolbox.name}/{server.name}": {"state": server.state}
             | ({"problem": server.problem} if server.problem else {})
             for toolbox in self._statuses
             for server in toolbox.servers
-            if server.problem or server.state == "connecting"
+            if (server.problem or server.state == "connecting") and access.admits_server(toolbox.name, server.name)
         }
 
     # -- for the meta-tools (MetaToolHost)
@@ -346,8 +391,9 @@ class GatewayEndpoint:
             servers.append(ServerStatus(name, one.state, one.describe_problem, told or ""))
         return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
 
-    def access(self, caller: Caller) -> Access:
-        return self._accesses.get(caller.principal.id, _EVERYTHING) if caller.principal.id else _EVERYTHING
+    def visibility(self, caller: Caller) -> Visibility:
+        mode = self._modes.get(caller.principal.id) if caller.principal.id else None
+        return _EVERYTHING if mode is None and not self._restricted else Visibility(self._view(caller), mode)
 
     async def wait_connected(self, toolbox: str) -> None:
         await self._wait_connected([one for one in self.downstreams if one.toolbox == toolbox], None)
@@ -385,3 +431,7 @@ class GatewayEndpoint:
 
     async def stop(self) -> None:
         await self.board.stop()
+
+
+def _item_at(place: ToolName) -> Item:
+    return Item(kind="tool", toolbox=place.toolbox, server=place.server, name=place.tool)

@@ -102,7 +102,13 @@ class Offers:
         self.prompts: list[PromptOffer] = []
         self.resources: list[RelayedResource] = []
         self._unlisted_item = CalledItem(
-            item="resource", name=self.source, toolbox=toolbox.name, hooks=tuple(middleware)
+            item="resource",
+            name=self.source,
+            toolbox=toolbox.name,
+            server=downstream.name,
+            category=downstream.config.category,
+            tags=downstream.config.tags,
+            hooks=tuple(middleware),
         )
 
     def read(self) -> Iterator[None]:
@@ -209,6 +215,8 @@ class Offers:
                 relay,
                 source=self.source,
                 toolbox=self._toolbox.name,
+                server=self.downstream.name,
+                own_name=place.tool,
                 category=override.category or config.category,
                 tags=(*config.tags, *override.tags),
                 middleware=self._middleware,
@@ -276,12 +284,18 @@ class Offers:
             shown = self._with_origin(definition, name, "Prompt")
             relay = self._prompt_relay(name)
 
-            def make(served: str, shown: Mapping[str, Json] = shown, relay: Handler = relay) -> RelayedPrompt:
+            def make(
+                served: str, shown: Mapping[str, Json] = shown, relay: Handler = relay, name: str = name
+            ) -> RelayedPrompt:
                 return RelayedPrompt(
                     {**shown, "name": served},
                     relay,
                     source=self.source,
                     toolbox=self._toolbox.name,
+                    server=self.downstream.name,
+                    own_name=name,
+                    category=self._config.category,
+                    tags=self._config.tags,
                     middleware=self._middleware,
                 )
 
@@ -324,7 +338,15 @@ class Offers:
 
     def _resource(self, definition: Mapping[str, Json]) -> RelayedResource:
         return RelayedResource(
-            definition, self.relay, source=self.source, toolbox=self._toolbox.name, middleware=self._middleware
+            definition,
+            self.relay,
+            source=self.source,
+            toolbox=self._toolbox.name,
+            server=self.downstream.name,
+            own_uri=self.addresses.to_server,
+            category=self._config.category,
+            tags=self._config.tags,
+            middleware=self._middleware,
         )
 
     def relay(self, call: Call) -> Coroutine[Any, Any, Reply]:

@@ -19,7 +19,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Call, Change, ChangeFilter, ChangeSource, Json, Reply, Subscribed
+from pegboard.auth.principal import Principal
+from pegboard.call import Call, Change, ChangeFilter, ChangeSource, Json, Reply, Subscribed, SubscriberChanges
 from pegboard.errors import InvalidParams
 from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.protocol.jsonrpc import decode_json
@@ -47,6 +48,11 @@ class ChangeLog:
     def last(self) -> int:
         """The number of the newest change; 0 before the first."""
         return self._last
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes publish changes, too."""
+        return self._redirected_to is not None
 
     def publish(self, change: Change) -> int:
         """Number a change and notify watchers; returns the newest number, if another log assigns them."""
@@ -215,8 +221,14 @@ class ListenMethod:
     """The Handler of `subscriptions/listen`: subscribes the caller to what it asks for and the board offers."""
 
     def __init__(
-        self, changes: ChangeSource, offers: Callable[[], Mapping[str, Json]], uris: int, uri_bytes: int
+        self,
+        changes: ChangeSource,
+        offers: Callable[[], Mapping[str, Json]],
+        uris: int,
+        uri_bytes: int,
+        filter_for: Callable[[Principal], SubscriberChanges | None] = lambda _: None,
     ) -> None:
+        self._filter_for = filter_for
         self._changes = changes
         self._offers = offers
         self._uris = uris
@@ -237,6 +249,7 @@ class ListenMethod:
                 resources=wanted.resources_list_changed and resources,
                 uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
             ),
+            self._filter_for(call.caller.principal),
         )
 
     def _bound(self, uris: Sequence[str]) -> frozenset[str]:

@@ -56,6 +56,8 @@ class RelayedTool(Tool):
         *,
         source: str,
         toolbox: str = "",
+        server: str = "",
+        own_name: str = "",
         category: str = "",
         tags: Iterable[str] = (),
         middleware: Sequence[Any] = (),
@@ -94,6 +96,8 @@ class RelayedTool(Tool):
         self.kind = "async"
         self.injected = {}
         self.toolbox = toolbox
+        self.server = server
+        self.own_name = own_name
         self.category = category
         self.tags = frozenset(tags)
         self.hooks = tuple(middleware)

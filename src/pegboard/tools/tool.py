@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from pegboard.auth.www_authenticate import is_scope
 from pegboard.call import CallScoped, Json
+from pegboard.call_target import ItemKind
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS
@@ -64,8 +65,8 @@ class ToolOptions(TypedDict, total=False):
     annotations: hints for clients, such as readOnlyHint.
     icons: URLs, or icons as in the protocol.
     meta: the `_meta` of the definition.
-    category: a category, for middleware.
-    tags: tags, for middleware.
+    category: a category, for middleware and rules.
+    tags: tags, for middleware and rules.
     middleware: middleware for this tool alone.
     timeout: seconds after which a call fails.
     inline: run a plain function on the event loop, in place of a thread; it must not block.
@@ -139,7 +140,11 @@ class Tool:
     detach: Detach = "start"
     once: bool = False
     scopes: Iterable[str] = ()
+    item: ItemKind = "tool"
     toolbox: str = ""
+    server: str = ""
+    own_name: str = ""
+    """The name of the tool at its server, if another server has it under another name."""
     surrounded: bool = True
     """Whether the board's middleware applies; not for a tool that only forwards to one with middleware."""
     relay: Callable[..., Any] | None = None

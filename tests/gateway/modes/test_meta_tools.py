@@ -15,7 +15,7 @@ from pegboard import Client, Context, Header, Middleware
 from pegboard.call import Call, Done, InputRequired, Json, TaskStarted
 from pegboard.errors import HeaderMismatch, InvalidParams, UnknownTool
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN, SEARCH, USE
-from pegboard.gateway.modes.meta_tool_host import Access, ServerStatus, Toolbox
+from pegboard.gateway.modes.meta_tool_host import ServerStatus, Toolbox, Visibility
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
 from pegboard.gateway.modes.mode_choice import tokens_of
 from pegboard.testing import Recorder
@@ -283,10 +283,11 @@ async def test_a_client_answers_a_tool_s_question_through_the_meta_tool() -> Non
         ),
     ],
 )
-@pytest.mark.parametrize("allowed", [Access(), Access(toolboxes=frozenset({"dev", "ops"}))])
-async def test_an_unknown_name_is_explained_in_a_result(wanted: str, sentence: str, allowed: Access) -> None:
+@pytest.mark.parametrize("rules", [[], [{"who": "*", "allow": ["dev/*", "ops/*"]}]])
+async def test_an_unknown_name_is_explained_in_a_result(wanted: str, sentence: str, rules: list[Any]) -> None:
     host = Workbench()
-    host.allowed = allowed
+    if rules:
+        host.restrict(*rules)
 
     assert said(await send(host, USE, {"tool_name": wanted})) == f"isError: {sentence}"
     assert said(await send(host, "get_tool_details", {"tool_name": wanted})) == f"isError: {sentence}"
@@ -294,7 +295,7 @@ async def test_an_unknown_name_is_explained_in_a_result(wanted: str, sentence: s
 
 async def test_a_tool_that_the_endpoint_withholds_is_told_as_the_endpoint_tells_it() -> None:
     host = Workbench()
-    host.board.tools.explain_unknown = lambda name: UnknownTool(f"Tool '{name}' is withheld: it changed")
+    host.board.tools.explain_unknown = lambda name, view: UnknownTool(f"Tool '{name}' is withheld: it changed")
 
     reply = await send(host, USE, {"tool_name": "dev__calc__new"})
 
@@ -364,7 +365,7 @@ async def test_a_name_that_nobody_answers_to_is_seen_by_what_surrounds_every_cal
 
 async def test_what_a_caller_may_not_see_is_not_there() -> None:
     host = Workbench()
-    host.allowed = Access(toolboxes=frozenset({"ops"}))
+    host.restrict({"who": "*", "allow": ["ops/*"], "hide": ["dev/*"]})
 
     hidden = said(await send(host, USE, {"tool_name": "dev__calc__add", "arguments": SUM}))
     listed = await told(host, LIST)
@@ -380,7 +381,7 @@ async def test_what_a_caller_may_not_see_is_not_there() -> None:
 
 async def test_tools_withheld_from_a_caller_are_not_counted() -> None:
     host = Workbench()
-    host.allowed = Access(tools=frozenset({"dev__calc__add"}))
+    host.restrict({"who": "*", "allow": ["dev/calc/add"]})
 
     listed = await told(host, LIST)
     opened = await told(host, OPEN, {"toolbox_name": "dev"})
@@ -601,7 +602,7 @@ async def test_a_client_is_listed_them_and_can_call_each() -> None:
 
 
 def test_they_cost_a_model_little() -> None:
-    shown = Workbench().meta.listed(Access(), None)
+    shown = Workbench().meta.listed(Visibility(), None)
     costs = {one["name"]: tokens_of(one) for one in shown}
     print(costs, sum(costs.values()))
 

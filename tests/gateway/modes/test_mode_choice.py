@@ -10,16 +10,20 @@ import pytest
 from msgspec import structs
 
 from pegboard import Client
+from pegboard.auth.principal import ANONYMOUS
+from pegboard.call_target import CalledItem
+from pegboard.config.rule_keys import read_rules
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN, SEARCH, USE
-from pegboard.gateway.modes.meta_tool_host import Access, Mode, Toolbox
+from pegboard.gateway.modes.meta_tool_host import Mode, Toolbox, Visibility
 from pegboard.gateway.modes.mode_choice import ModeChoice, TokenCounts, choose_modes, tokens_of
 from pegboard.gateway.modes.mode_costs import count_costs
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.rules.verdicts import Rules
 from pegboard.tools.qualified_names import ToolName
 from tests.gateway.meta_tool_board import TOOLBOXES, Workbench, said, send
 from tests.gateway.sample_tools import directory
 
-EVERYONE = Access()
+EVERYONE = Visibility()
 META = [LIST, OPEN, SEARCH, USE]
 DEV = ["dev__calc__add", "dev__calc__pi", "dev__files__echo", "dev__files__fail"]
 OPS = ["ops__deploy__roll_out", "ops__deploy__build"]
@@ -55,7 +59,7 @@ def test_the_narrowest_word_counts() -> None:
     modes: list[Mode | None] = [None, "all", "dynamic", "proxy"]
     for gateway, endpoint, toolbox, principal in itertools.product(["all", "proxy"], modes, modes, modes):
         choice = ModeChoice(gateway, endpoint)
-        chosen = choice.of(with_mode(TOOLBOXES[0], toolbox), Access(mode=principal))
+        chosen = choice.of(with_mode(TOOLBOXES[0], toolbox), Visibility(mode=principal))
         assert chosen == next(one for one in (principal, endpoint, toolbox, gateway) if one is not None)
 
 
@@ -70,13 +74,15 @@ def test_auto_lists_all_while_they_cost_no_more_than_the_threshold() -> None:
     toolboxes = [Toolbox(name) for name in ("code", "office")]
     cost = sum(tokens_of(one.definition) for one in tools if one.place.toolbox in ("code", "office"))
 
-    def modes(threshold: int, access: Access = EVERYONE) -> set[str]:
+    def modes(threshold: int, access: Visibility = EVERYONE) -> set[str]:
         return set(choose_modes(toolboxes, tools, ModeChoice("auto", None, threshold), access, TokenCounts()).values())
 
     assert modes(cost) == {"all"}
     assert modes(cost - 1) == {"proxy"}
     # Whoever may see fewer is shown them all sooner.
-    assert modes(cost - 1, Access(toolboxes=frozenset({"code"}))) == {"all"}
+    rules = Rules(read_rules([{"who": "*", "allow": ["code/*"]}]), located=True)
+    tools = Directory(structs.replace(one, tool=CalledItem(name=one.name, toolbox=one.place.toolbox)) for one in tools)
+    assert modes(cost - 1, Visibility(rules.view(ANONYMOUS))) == {"all"}
 
 
 def test_what_is_said_of_a_toolbox_is_not_left_to_auto() -> None:
@@ -124,7 +130,7 @@ def test_no_toolboxes_are_no_tools() -> None:
 
 def test_a_caller_is_listed_only_what_it_may_see() -> None:
     host = Workbench("all")
-    host.allowed = Access(toolboxes=frozenset({"dev"}), tools=frozenset({"dev__calc__pi", "ops__deploy__build"}))
+    host.restrict({"who": "*", "hide": ["ops/*"], "allow": ["dev/calc/pi", "ops/deploy/build"]})
 
     assert host.names() == ["dev__calc__pi"]
 

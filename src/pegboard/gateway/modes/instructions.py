@@ -9,7 +9,7 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.gateway.modes.meta_tool_definitions import OPEN, SEARCH, USE
-from pegboard.gateway.modes.meta_tool_host import Access, Toolbox
+from pegboard.gateway.modes.meta_tool_host import Toolbox, Visibility
 from pegboard.gateway.modes.mode_choice import ShownMode
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.schema.validator import Validator
@@ -20,7 +20,7 @@ _PLACEHOLDERS: Final = "…"
 
 
 def write_instructions(
-    toolboxes: Sequence[Toolbox], directory: Directory, modes: Mapping[str, ShownMode], access: Access
+    toolboxes: Sequence[Toolbox], directory: Directory, modes: Mapping[str, ShownMode], access: Visibility
 ) -> str:
     """The toolboxes, and how to reach their tools if they are not listed."""
     if not toolboxes:
@@ -45,7 +45,7 @@ def _describe_toolbox(toolbox: Toolbox) -> str:
     return f"{said}\n  Description: {about}" if about else said
 
 
-def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Access) -> Mapping[str, Json]:
+def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Visibility) -> Mapping[str, Json]:
     """A working example call: of a read-only tool, else one that opens a toolbox."""
     for toolbox in hidden:
         for entry in filter(access.admits, directory.of_toolbox(toolbox.name)):

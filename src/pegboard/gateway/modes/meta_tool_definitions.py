@@ -113,6 +113,8 @@ _RENAMED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 class MetaTool(RelayedTool):
     """A meta-tool under one of its names; it accepts more spellings of its arguments than it shows."""
 
+    item = "meta-tool"
+
     def __init__(self, name: str, kind: str, relay: Relay) -> None:
         super().__init__({"name": name, **_DEFINITIONS[kind]}, relay, source="pegboard", arguments="lenient")
         # Middleware applies to the tool that is used, and would otherwise see the call twice.

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pegboard.call import Call, Caller, Reply
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.rules.verdicts import View
 
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
 """Which tools are listed: all, those of opened toolboxes, only the meta-tools, or all if they are few."""
@@ -35,24 +36,26 @@ class Toolbox(Struct, frozen=True):
     mode: Mode | None = None
 
 
-class Access(Struct, frozen=True):
-    """What a caller may see; equal for all callers that see the same. None: everything.
+class Visibility(Struct, frozen=True):
+    """What a caller sees of an endpoint; equal for all callers that see the same.
 
-    `tools` are served names; `mode` is the one set for this principal, if any.
+    `view` has the verdicts of the rules, None if there are none; `mode` is the one set for this principal, if any.
     """
 
-    toolboxes: frozenset[str] | None = None
-    tools: frozenset[str] | None = None
+    view: View | None = None
     mode: Mode | None = None
 
     def admits(self, entry: DirectoryEntry) -> bool:
-        """Whether the caller may see this tool."""
-        if self.toolboxes is not None and entry.place.toolbox not in self.toolboxes:
-            return False
-        return self.tools is None or entry.name in self.tools
+        """Whether the caller sees this tool."""
+        return self.view is None or self.view.of(entry.tool).listed
 
-    def admits_toolbox(self, name: str) -> bool:
-        return self.toolboxes is None or name in self.toolboxes
+    def hides(self, entry: DirectoryEntry) -> bool:
+        """Whether this tool does not exist for the caller."""
+        return self.view is not None and self.view.of(entry.tool).effect == "hide"
+
+    def admits_server(self, toolbox: str, server: str = "") -> bool:
+        """Whether the caller may see something of a toolbox, or of one of its servers."""
+        return self.view is None or self.view.may_see(toolbox, server)
 
 
 class MetaToolHost(Protocol):
@@ -66,8 +69,8 @@ class MetaToolHost(Protocol):
     def toolboxes(self) -> Sequence[Toolbox]:
         """All toolboxes of this endpoint and their current state, in the order of the configuration."""
 
-    def access(self, caller: Caller) -> Access:
-        """What this caller may see; the meta-tools leave out everything else."""
+    def visibility(self, caller: Caller) -> Visibility:
+        """What this caller sees; the meta-tools leave out everything else."""
 
     async def wait_connected(self, toolbox: str) -> None:
         """Connect the servers of a toolbox, and wait until each has responded or failed, up to a limit."""

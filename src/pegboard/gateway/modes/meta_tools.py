@@ -22,7 +22,7 @@ from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import ToolError, UnknownTool
 from pegboard.gateway.modes.instructions import write_instructions
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
-from pegboard.gateway.modes.meta_tool_host import Access, MetaToolHost, Mode, Toolbox
+from pegboard.gateway.modes.meta_tool_host import MetaToolHost, Mode, Toolbox, Visibility
 from pegboard.gateway.modes.mode_choice import AUTO_TOKENS, ModeChoice, ShownMode, TokenCounts, choose_modes
 from pegboard.gateway.modes.mode_costs import ModeCosts, count_costs
 from pegboard.gateway.modes.tool_directory import DirectoryEntry
@@ -87,43 +87,46 @@ class MetaTools:
         }
         self.tools: Sequence[Tool] = tuple(MetaTool(name, kind, relays[kind]) for name, kind in SPELLINGS.items())
         """All of them, including those that are callable and not listed."""
-        shown = {tool.name: tool.definition() for tool in self.tools}
+        shown = {tool.name: tool for tool in self.tools}
         self._for_proxy = [shown[name] for name in (LIST, OPEN, SEARCH, USE)]
         self._for_dynamic = [shown[name] for name in (LIST, OPEN, CLOSE, SEARCH, USE)]
 
     # -- what is listed ------------------------------------------------------------------------------------------------
 
-    def listed(self, access: Access, opened: frozenset[str] | None) -> list[Mapping[str, Json]]:
+    def listed(self, access: Visibility, opened: frozenset[str] | None) -> list[Mapping[str, Json]]:
         """The definitions for tools/list; `opened` is None for callers without a session."""
         directory = self._host.directory
         modes = self.modes(access)
         kinds = set(modes.values())
         if kinds <= {"all"} and (kinds or self._choice.without_toolboxes(access) in ("all", "auto")):
-            meta = []
+            meta: Sequence[Tool] = ()
         else:
             meta = self._for_dynamic if opened is not None and "dynamic" in kinds else self._for_proxy
+        view = access.view
+        shown = [one.definition() for one in meta if view is None or view.of(one).listed]
         whole = {name for name in modes if self._is_listed(name, modes, opened)}
-        return [*meta, *(one.definition for one in directory if one.place.toolbox in whole and access.admits(one))]
+        return [*shown, *(one.definition for one in directory if one.place.toolbox in whole and access.admits(one))]
 
-    def modes(self, access: Access) -> dict[str, ShownMode]:
+    def modes(self, access: Visibility) -> dict[str, ShownMode]:
         """The mode of each toolbox that a caller may see."""
         return choose_modes(self._host.toolboxes, self._host.directory, self._choice, access, self._tokens)
 
     @property
     def shows_tools(self) -> bool:
         """Whether the list depends on the servers; if not, clients need not wait for them."""
-        everyone = Access()
+        everyone = Visibility()
         return any(self._choice.of(one, everyone) in ("all", "auto") for one in self._host.toolboxes)
 
-    def instructions(self, access: Access | None = None) -> str:
+    def instructions(self, access: Visibility | None = None) -> str:
         """The instructions for clients."""
-        seen = access or Access()
+        seen = access or Visibility()
         toolboxes = list(self._visible(seen).values())
         return write_instructions(toolboxes, self._host.directory, self.modes(seen), seen)
 
     def costs(self) -> ModeCosts:
         """The cost of each mode for a model."""
-        return count_costs(self._host.directory, self._for_proxy, self._for_dynamic)
+        proxy, dynamic = ([one.definition() for one in tools] for tools in (self._for_proxy, self._for_dynamic))
+        return count_costs(self._host.directory, proxy, dynamic)
 
     @staticmethod
     def _is_listed(toolbox: str, modes: Mapping[str, ShownMode], opened: frozenset[str] | None) -> bool:
@@ -132,18 +135,21 @@ class MetaTools:
 
     # -- toolboxes -----------------------------------------------------------------------------------------------------
 
-    def _visible(self, access: Access) -> dict[str, Toolbox]:
-        """The toolboxes that a caller may see; one without visible tools is hidden."""
-        directory = self._host.directory
-        return {
-            toolbox.name: toolbox
-            for toolbox in self._host.toolboxes
-            if access.admits_toolbox(toolbox.name)
-            and (access.tools is None or any(map(access.admits, directory.of_toolbox(toolbox.name))))
-        }
+    def _visible(self, access: Visibility) -> dict[str, Toolbox]:
+        """The toolboxes that a caller sees, with the servers it sees; one of which no tool is or can become visible is
+        hidden."""
+        if access.view is None:
+            return {toolbox.name: toolbox for toolbox in self._host.toolboxes}
+        visible: dict[str, Toolbox] = {}
+        for toolbox in self._host.toolboxes:
+            servers = tuple(one for one in toolbox.servers if access.admits_server(toolbox.name, one.name))
+            tools = self._host.directory.of_toolbox(toolbox.name)
+            if any(map(access.admits, tools)) or any(one.state != "ready" for one in servers):
+                visible[toolbox.name] = structs.replace(toolbox, servers=servers)
+        return visible
 
     async def _list_toolboxes(self, call: Call, parsed: ParsedArguments) -> Reply:
-        access, opened = self._host.access(call.caller), await self._host.opened(call.caller)
+        access, opened = self._host.visibility(call.caller), await self._host.opened(call.caller)
         directory, modes = self._host.directory, self.modes(access)
         listed: list[dict[str, Json]] = []
         for name, toolbox in self._visible(access).items():
@@ -158,7 +164,7 @@ class MetaTools:
         return _text_result({"toolboxes": listed, "total_count": len(listed), "open_count": open_count})
 
     async def _open_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
-        access, name = self._host.access(call.caller), parsed.arguments["toolbox_name"]
+        access, name = self._host.visibility(call.caller), parsed.arguments["toolbox_name"]
         self._find_toolbox(name, access)
         await self._host.wait_connected(name)
         toolbox, directory = self._find_toolbox(name, access), self._host.directory
@@ -181,7 +187,7 @@ class MetaTools:
 
     async def _close_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
         name = parsed.arguments["toolbox_name"]
-        self._find_toolbox(name, self._host.access(call.caller))
+        self._find_toolbox(name, self._host.visibility(call.caller))
         if name not in (await self._host.opened(call.caller) or ()):
             raise ToolError(f"Toolbox '{name}' is not currently open")
         await self._set_opened(call, name, is_open=False)
@@ -191,14 +197,14 @@ class MetaTools:
         """Change the tool list of a session, and notify it on the stream of this call."""
         caller = call.caller
         before = await self._host.opened(caller)
-        if before is None or self.modes(self._host.access(caller)).get(toolbox) != "dynamic":
+        if before is None or self.modes(self._host.visibility(caller)).get(toolbox) != "dynamic":
             return
         after = before | {toolbox} if is_open else before - {toolbox}
         if after != before:
             await self._host.change_opened(caller, after)
             await call.channel.emit(Notification(CHANGE_METHODS["tools"], {}))
 
-    def _find_toolbox(self, name: str, access: Access) -> Toolbox:
+    def _find_toolbox(self, name: str, access: Visibility) -> Toolbox:
         known = self._visible(access)
         toolbox = known.get(name)
         if toolbox is None:
@@ -209,7 +215,7 @@ class MetaTools:
     # -- tools ---------------------------------------------------------------------------------------------------------
 
     async def _search_tools(self, call: Call, parsed: ParsedArguments) -> Reply:
-        access, asked = self._host.access(call.caller), parsed.arguments
+        access, asked = self._host.visibility(call.caller), parsed.arguments
         within: str | None = asked.get("toolbox_name")
         if within is not None:
             self._find_toolbox(within, access)
@@ -241,17 +247,20 @@ class MetaTools:
 
     async def _get_details(self, call: Call, parsed: ParsedArguments) -> Reply:
         wanted = read_tool_reference(parsed.arguments)
-        access = self._host.access(call.caller)
+        access = self._host.visibility(call.caller)
         entry = find_tool(wanted, self._host.directory, access)
         if entry is None:
             raise ToolError(self._explain(wanted, access))
+        if not access.admits(entry):
+            # The endpoint says why, as for a call of this tool.
+            return await self._host.call(_call_of(call, entry.name, EMPTY_OBJECT))
         return _text_result(_describe_tool(entry))
 
     async def _use_tool(self, call: Call, parsed: ParsedArguments) -> Reply:
         wanted = read_tool_reference(parsed.arguments)
         if wanted.name in META_NAMES:
             raise ToolError(f"Error: call '{wanted.name}' directly, not through {call.name}")
-        access = self._host.access(call.caller)
+        access = self._host.visibility(call.caller)
         entry = find_tool(wanted, self._host.directory, access)
         if entry is None and (connecting := self._unconnected(wanted, access)):
             await self._host.wait_connected(connecting)
@@ -265,19 +274,18 @@ class MetaTools:
             )
         return await self._host.call(_call_of(call, entry.name, _arguments(call, parsed)))
 
-    async def _refuse(self, call: Call, wanted: ToolReference, access: Access) -> Reply:
+    async def _refuse(self, call: Call, wanted: ToolReference, access: Visibility) -> Reply:
         """Answer a call of an unknown tool, inside the middleware, which counts it."""
         why = self._explain(wanted, access)
-        if self._host.directory.find(wanted.describe) is None:
-            try:
-                return await self._host.call(_call_of(call, wanted.describe, EMPTY_OBJECT))
-            except UnknownTool as problem:
-                if wanted.place is None and access == Access():
-                    # The endpoint knows more, such as withheld tools; but its message ignores what the caller may see.
-                    why = in_result(problem.message)
+        try:
+            return await self._host.call(_call_of(call, wanted.describe, EMPTY_OBJECT))
+        except UnknownTool as problem:
+            if wanted.place is None:
+                # The endpoint knows more, such as withheld tools.
+                why = in_result(problem.message)
         raise ToolError(why)
 
-    def _unconnected(self, wanted: ToolReference, access: Access) -> str:
+    def _unconnected(self, wanted: ToolReference, access: Visibility) -> str:
         """The toolbox that may contain the tool if its server has not connected yet; empty if there is none."""
         place = wanted.place or parse_name(wanted.name)
         toolbox = None if place is None else self._visible(access).get(place.toolbox)
@@ -288,7 +296,7 @@ class MetaTools:
         )
         return toolbox.name if waiting else ""
 
-    def _explain(self, wanted: ToolReference, access: Access) -> str:
+    def _explain(self, wanted: ToolReference, access: Visibility) -> str:
         return explain_missing(wanted, self._host.directory, self._visible(access), access)
 
 

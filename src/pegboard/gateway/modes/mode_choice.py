@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.gateway.modes.meta_tool_host import Access, Mode, Toolbox
+from pegboard.gateway.modes.meta_tool_host import Mode, Toolbox, Visibility
 from pegboard.gateway.modes.tool_directory import Directory
 from pegboard.middleware.observability.token_count import Counter, estimate_tokens
 
@@ -33,11 +33,11 @@ class ModeChoice(Struct, frozen=True):
     endpoint: Mode | None = None
     auto_tokens: int = AUTO_TOKENS
 
-    def of(self, toolbox: Toolbox, access: Access) -> Mode:
+    def of(self, toolbox: Toolbox, access: Visibility) -> Mode:
         """The mode for one toolbox and one principal."""
         return access.mode or self.endpoint or toolbox.mode or self.gateway
 
-    def without_toolboxes(self, access: Access) -> Mode:
+    def without_toolboxes(self, access: Visibility) -> Mode:
         """The mode without a toolbox."""
         return access.mode or self.endpoint or self.gateway
 
@@ -54,7 +54,7 @@ class TokenCounts:
         self._directory: Directory | None = None
         self._counts: dict[str, int] = {}
 
-    def of(self, directory: Directory, toolboxes: Iterable[str], access: Access) -> int:
+    def of(self, directory: Directory, toolboxes: Iterable[str], access: Visibility) -> int:
         """The total tokens of the tools of some toolboxes that a caller may see."""
         if directory is not self._directory:
             self._directory, self._counts = directory, {}
@@ -73,10 +73,10 @@ class TokenCounts:
 
 
 def choose_modes(
-    toolboxes: Sequence[Toolbox], directory: Directory, choice: ModeChoice, access: Access, tokens: TokenCounts
+    toolboxes: Sequence[Toolbox], directory: Directory, choice: ModeChoice, access: Visibility, tokens: TokenCounts
 ) -> dict[str, ShownMode]:
     """The mode of each toolbox that a caller may see."""
-    said = {one.name: choice.of(one, access) for one in toolboxes if access.admits_toolbox(one.name)}
+    said = {one.name: choice.of(one, access) for one in toolboxes if access.admits_server(one.name)}
     undecided = [name for name, mode in said.items() if mode == "auto"]
     few = bool(undecided) and tokens.of(directory, undecided, access) <= choice.auto_tokens
     decided: ShownMode = "all" if few else "proxy"

@@ -8,17 +8,19 @@ from functools import cached_property
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.call_target import UNKNOWN_ITEM, CalledTool
 from pegboard.gateway.modes.tool_search import MAX_FIELD_LENGTH, SearchDocument, SearchIndex
 from pegboard.tools.qualified_names import ToolName
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """A tool of the endpoint: its served name, its server, and its definition as tools/list shows it."""
+    """A tool of the endpoint: its served name, its server, its definition as tools/list shows it, and the tool itself."""
 
     name: str
     place: ToolName
     definition: Mapping[str, Json]
     tags: tuple[str, ...] = ()
+    tool: CalledTool = UNKNOWN_ITEM
 
 
 class Directory:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
 from pegboard.errors import ToolError
-from pegboard.gateway.modes.meta_tool_host import Access, Toolbox
+from pegboard.gateway.modes.meta_tool_host import Toolbox, Visibility
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.repair.repair_messages import write
 from pegboard.schema.problems import MAX_SHOWN, fit_message, format_path
@@ -129,8 +129,8 @@ def _invalid(what: str) -> ToolError:
     return ToolError(f"Invalid tool invocation parameters: {what}")
 
 
-def find_tool(wanted: ToolReference, directory: Directory, access: Access) -> DirectoryEntry | None:
-    """The tool, if this caller may see it; otherwise it counts as unknown."""
+def find_tool(wanted: ToolReference, directory: Directory, access: Visibility) -> DirectoryEntry | None:
+    """The tool, unless it is hidden from this caller: then it counts as unknown."""
     place = wanted.place
     if place is None:
         entry = directory.find(wanted.name)
@@ -139,11 +139,11 @@ def find_tool(wanted: ToolReference, directory: Directory, access: Access) -> Di
         entry = directory.find_at(place) or directory.find(place.tool)
         if entry is not None and (entry.place.toolbox, entry.place.server) != (place.toolbox, place.server):
             entry = None
-    return entry if entry is not None and access.admits(entry) else None
+    return None if entry is None or access.hides(entry) else entry
 
 
 def explain_missing(
-    wanted: ToolReference, directory: Directory, toolboxes: Mapping[str, Toolbox], access: Access
+    wanted: ToolReference, directory: Directory, toolboxes: Mapping[str, Toolbox], access: Visibility
 ) -> str:
     """The error for a tool that is unknown to this caller, with suggestions."""
     seen = {entry.name: entry.place for entry in directory if access.admits(entry)}

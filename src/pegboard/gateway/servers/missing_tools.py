@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pegboard.config.gateway_config import ToolboxConfig
 from pegboard.errors import DelegationFailed, PegboardError, UnknownTool
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.tools.qualified_names import ToolName, delegation_error, explain_unknown, parse_name
+from pegboard.tools.qualified_names import ToolName, delegation_error, parse_name
 
 
 def withheld_tool(name: str, withheld: Mapping[ToolName, str], toolboxes: Mapping[str, ToolboxConfig]) -> str:
@@ -25,11 +25,6 @@ def unavailable_tool(name: str, downstreams: Sequence[Downstream]) -> PegboardEr
         if place is not None and (one.toolbox, one.name) == (place.toolbox, place.server) and one.catalog is None:
             return DelegationFailed(delegation_error(*_parts(place), one.explain_unavailable()))
     return None
-
-
-def unknown_tool(name: str, places: Mapping[str, ToolName], toolboxes: Mapping[str, ToolboxConfig]) -> UnknownTool:
-    """The error for a qualified name: which part of it is wrong."""
-    return UnknownTool(explain_unknown(name, places, {one.name: list(one.servers) for one in toolboxes.values()}))
 
 
 def unknown_plain_tool(name: str, suggestions: Sequence[str], downstreams: Sequence[Downstream]) -> UnknownTool:

@@ -67,6 +67,7 @@ class Subscriber:
         "_reached",
         "_subscription",
         "_uris",
+        "_visible",
         "after",
         "changes",
         "idle",
@@ -89,6 +90,9 @@ class Subscriber:
     ) -> None:
         self.changes = follow.changes
         self.after = follow.changes.last if after is None else after
+        self._visible = follow.visible
+        if self._visible is not None and self.after != follow.changes.last:
+            self._visible.resume()
         self.idle = False
         self.lags = False
         self.since = 0.0
@@ -174,8 +178,9 @@ class Subscriber:
 
     @property
     def uris(self) -> Collection[str]:
-        """The URIs of the subscribed resources."""
-        return self._uris
+        """The URIs of the subscribed resources, without those that the subscriber may not read."""
+        visible = self._visible
+        return self._uris if visible is None else [uri for uri in self._uris if visible.admits(Change("updated", uri))]
 
     def uris_changed(self) -> None:
         """Its session has changed the URIs."""
@@ -187,7 +192,11 @@ class Subscriber:
             self._left(self)
 
     def _wanted(self, change: Change) -> Iterable[str]:
-        """The URIs to notify about a change: an empty one for a list, none if the filter does not match."""
+        """The URIs to notify about a change: an empty one for a list, none if the subscriber is not notified."""
+        wanted, visible = self._matching(change), self._visible
+        return wanted if visible is None else [uri for uri in wanted if visible.admits(Change(change.kind, uri))]
+
+    def _matching(self, change: Change) -> Iterable[str]:
         if change.kind != "updated":
             return ("",) if getattr(self._filter, change.kind) else ()
         if not change.uri:

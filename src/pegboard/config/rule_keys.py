@@ -1,0 +1,145 @@
+"""Reads rules: those of a configuration, and those of a board in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pegboard.call import Json
+from pegboard.config.mistakes import ConfigReport, did_you_mean
+from pegboard.config.source_file import KeyPath
+from pegboard.config.value_types import (
+    BooleanValue,
+    ChoiceValue,
+    ListValue,
+    MapValue,
+    NumberValue,
+    ObjectField,
+    ObjectValue,
+    TextValue,
+    UnionValue,
+)
+from pegboard.errors import DeclarationError, SetupError
+from pegboard.rules.rule import ITEM_KINDS, LOCATED_KINDS, Rule, What, Who
+
+_TEXT: Final = TextValue()
+_TEXTS: Final = ListValue(_TEXT, "a string or a list of strings", single=TextValue("a string or a list of strings"))
+_KIND: Final = ChoiceValue({kind: kind for kind in ITEM_KINDS})
+_SCALAR: Final = UnionValue((_TEXT, BooleanValue(), NumberValue("a number", None)))
+
+
+def _who(principal: tuple[str, ...] = (), **conditions: Any) -> Who:
+    return Who(principal=() if principal == ("*",) else principal, **conditions)
+
+
+_WHO: Final = ObjectValue(
+    "a caller",
+    {
+        "principal": ObjectField("principal", _TEXTS, "one of these ids; * is anyone"),
+        "scope": ObjectField("scope", _TEXTS, "one of these scopes; all of them, if they are one text with spaces"),
+        "role": ObjectField("role", _TEXTS, "one of these roles"),
+        "claim": ObjectField(
+            "claim",
+            MapValue(ListValue(_SCALAR, "a value or a list of values", single=_SCALAR), "an object of claims by name"),
+            "for each claim, one of these values",
+        ),
+    },
+    short="principal",
+    make=_who,
+)
+_WHAT: Final = ObjectValue(
+    "an item",
+    {
+        "match": ObjectField("match", _TEXT, "a pattern of toolbox/server/item"),
+        "kind": ObjectField("kind", ListValue(_KIND, "a list of kinds", single=_KIND), "one of these kinds"),
+        "category": ObjectField("category", _TEXTS, "one of these categories"),
+        "tag": ObjectField("tag", _TEXTS, "one of these tags"),
+        "annotation": ObjectField(
+            "annotation",
+            MapValue(_SCALAR, "an object of annotations by name"),
+            "annotations with these values, if the author or the operator vouches for them",
+        ),
+    },
+    short="match",
+    make=What,
+)
+_ITEMS: Final = ListValue(_WHAT, "a list of patterns")
+RULE: Final = ObjectValue(
+    "a rule",
+    {
+        "who": ObjectField("who", ListValue(_WHO, "a caller or a list of callers", single=_WHO), "whom the rule is about"),
+        "allow": ObjectField("allow", _ITEMS, "what these callers may see and use"),
+        "deny": ObjectField("deny", _ITEMS, "what they may not use"),
+        "hide": ObjectField("hide", _ITEMS, "what does not exist for them"),
+    },
+    required={"who": "a rule has no 'who'"},
+    make=Rule,
+)  # fmt: skip
+RULES: Final = ListValue(RULE, "a list of rules")
+
+
+def read_rules(rules: Iterable[Rule | Mapping[str, Json]]) -> tuple[Rule, ...]:
+    """The rules of a board, as `Rule` or in the form of a configuration; DeclarationError reports all mistakes."""
+    if isinstance(rules, str | Mapping) or not isinstance(rules, Iterable):
+        raise DeclarationError(f'rules={rules!r:.80}; use a list, such as [{{"who": "*", "allow": ["*"]}}]')
+    notes = ConfigReport("rules", root="rules")
+    read = [
+        rule if isinstance(rule, Rule) else RULE.read(_listed(rule), (place,), notes)
+        for place, rule in enumerate(rules)
+    ]
+    if not notes.count:
+        check_rules(read, notes, ())
+    try:
+        notes.raise_if_any()
+    except SetupError as problem:
+        raise DeclarationError(str(problem)) from None
+    return tuple(read)
+
+
+def check_rules(rules: Sequence[Rule], notes: ConfigReport, place: KeyPath) -> None:
+    """Report rules that can have no effect."""
+    for position, rule in enumerate(rules):
+        if not (rule.allow or rule.deny or rule.hide):
+            notes.add_mistake((*place, position), "has no effect", fix="add 'allow', 'deny' or 'hide'")
+
+
+def check_patterns(rules: Sequence[Rule], servers: Mapping[str, Collection[str]], notes: ConfigReport) -> None:
+    """Report patterns of a gateway that do not have the parts `toolbox/server/item`, and those that match no server."""
+    check_rules(rules, notes, ("rules",))
+    for position, rule in enumerate(rules):
+        for effect in ("allow", "deny", "hide"):
+            for index, what in enumerate(getattr(rule, effect)):
+                if what.kind and LOCATED_KINDS.isdisjoint(what.kind):
+                    continue
+                _check_pattern(what.match, servers, notes, ("rules", position, effect, index))
+
+
+def _check_pattern(pattern: str, servers: Mapping[str, Collection[str]], notes: ConfigReport, place: KeyPath) -> None:
+    toolbox, slash, rest = pattern.partition("/")
+    if not slash:
+        if pattern != "*":
+            notes.add_mistake(
+                place,
+                f"the pattern {pattern!r} has no '/'",
+                fix=f"write {f'{pattern}/*'!r} for a toolbox, or {f'*/*/{pattern}'!r} for items of that name",
+            )
+        return
+    server = rest.partition("/")[0]
+    if _is_literal(toolbox) and toolbox not in servers:
+        notes.warn(place, f"there is no toolbox {toolbox!r}; {did_you_mean(toolbox, servers)}")
+    elif _is_literal(toolbox) and _is_literal(server) and server not in servers[toolbox]:
+        notes.warn(place, f"the toolbox {toolbox!r} has no server {server!r}; {did_you_mean(server, servers[toolbox])}")
+
+
+def _is_literal(part: str) -> bool:
+    return not any(mark in part for mark in "*?[")
+
+
+def _listed(value: Any) -> Any:
+    """Tuples and sets as lists, as in JSON."""
+    match value:
+        case Mapping():
+            return {key: _listed(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_listed(item) for item in value]
+    return value

@@ -1,0 +1,180 @@
+"""Rules: who may see and use which items, as values.
+
+A rule names callers (`who`) and items (`allow`, `deny`, `hide`). `verdicts` compiles a list of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeAlias, get_args
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from pegboard.auth.principal import Principal
+from pegboard.call_target import CalledTool, ItemKind
+
+Effect: TypeAlias = Literal["allow", "deny", "hide"]
+
+ITEM_KINDS: Final[tuple[ItemKind, ...]] = get_args(ItemKind)
+LOCATED_KINDS: Final[frozenset[ItemKind]] = frozenset({"tool", "resource", "prompt"})
+"""The kinds that belong to a toolbox and a server; the others belong to the gateway itself."""
+
+_UNQUOTED_TIMES: Final = 3
+
+
+class Who(Struct, frozen=True, kw_only=True):
+    """Callers for whom every condition holds; one without conditions holds for all callers, anonymous ones too.
+
+    principal: one of these ids, compared exactly.
+    scope: one of these; a text with several scopes, separated by spaces, needs all of them.
+    role: one of these.
+    claim: for each claim, one of these values; a claim that is a list needs to contain one of them.
+    """
+
+    principal: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()
+    claim: Mapping[str, tuple[object, ...]] = {}
+
+    def holds_without_scopes(self, principal: Principal) -> bool:
+        """Whether all conditions hold but those on scopes."""
+        if self.principal and principal.id not in self.principal:
+            return False
+        if self.role and principal.roles.isdisjoint(self.role):
+            return False
+        return all(_has_claim(principal.claims, name, values) for name, values in self.claim.items())
+
+
+class What(Struct, frozen=True, kw_only=True):
+    """Items for which every condition holds.
+
+    match: the item as `toolbox/server/item`, or as `item` where there are no toolboxes; each part with the wildcards
+      `*`, `?` and `[…]`. `*` alone matches everything, `toolbox/*` everything in a toolbox.
+    kind: one of these; without it, tools, resources and prompts. `*` alone, as a text, covers all kinds.
+    category: one of these.
+    tag: one of these.
+    annotation: annotations with these values, if the author or the operator vouches for them.
+    """
+
+    match: str = "*"
+    kind: tuple[ItemKind, ...] = ()
+    category: tuple[str, ...] = ()
+    tag: tuple[str, ...] = ()
+    annotation: Mapping[str, object] = {}
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """What some callers may see and use: any of `who`. Within a rule, `hide` goes before `deny`, and `deny` before
+    `allow`."""
+
+    who: tuple[Who, ...]
+    allow: tuple[What, ...] = ()
+    deny: tuple[What, ...] = ()
+    hide: tuple[What, ...] = ()
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """What a verdict is about.
+
+    name: the name of the tool or prompt, or the URI of the resource, at its own server.
+    template: the template that produced the resource, or an empty text.
+    annotations: those that this server can rely on, never what another server claims of itself.
+    scopes: the scopes that the item itself requires.
+    """
+
+    kind: ItemKind
+    name: str
+    toolbox: str = ""
+    server: str = ""
+    template: str = ""
+    category: str = ""
+    tags: frozenset[str] = frozenset()
+    annotations: Mapping[str, object] = {}
+    scopes: frozenset[str] = frozenset()
+
+
+def item_of(called: CalledTool, uri: str = "", *, from_template: bool = False) -> Item:
+    """The item of a tool, a prompt, a resource or a template, or of a `uri` that is not listed itself."""
+    name = called.own_name or called.name
+    return Item(
+        kind=called.item or "tool",
+        name=uri or name,
+        toolbox=called.toolbox,
+        server=called.server,
+        template=name if from_template else "",
+        category=called.category,
+        tags=frozenset(called.tags),
+        annotations=called.promises,
+        scopes=frozenset(called.scopes),
+    )
+
+
+def annotation(item: Item, name: str) -> object:
+    """A trusted annotation; an absent hint has the value that the protocol says to assume."""
+    given = item.annotations
+    if name in given:
+        return given[name]
+    read_only = given.get("readOnlyHint") is True
+    # "destructiveHint … meaningful only when `readOnlyHint == false`. Default: true", and so on (ToolAnnotations).
+    return {
+        "readOnlyHint": False,
+        "destructiveHint": not read_only,
+        "idempotentHint": read_only,
+        "openWorldHint": True,
+    }.get(name)
+
+
+def canonical_uri(uri: str) -> str:
+    """A URI without percent-encoding, dot segments and upper case in its scheme and host, for comparison only."""
+    if ":" not in uri:
+        return uri
+    for _ in range(_UNQUOTED_TIMES):
+        decoded = unquote(uri)
+        if decoded == uri:
+            break
+        uri = decoded
+    scheme, colon, rest = uri.partition(":")
+    rest = rest.replace("\\", "/")
+    if not rest.startswith("//"):
+        return f"{scheme.lower()}{colon}{_without_dots(rest)}"
+    host, slash, path = rest[2:].partition("/")
+    return f"{scheme.lower()}://{host.lower()}{_without_dots(slash + path)}"
+
+
+def _without_dots(path: str) -> str:
+    if "." not in path:
+        return path
+    kept: list[str] = []
+    parts = path.split("/")
+    for position, part in enumerate(parts):
+        last = position == len(parts) - 1
+        if part not in (".", ".."):
+            kept.append(part)
+            continue
+        if part == ".." and len(kept) > 1:
+            kept.pop()
+        if last:
+            kept.append("")
+    return "/".join(kept)
+
+
+def _has_claim(claims: Mapping[str, object], name: str, values: Iterable[object]) -> bool:
+    actual = _claim(claims, name)
+    given = actual if isinstance(actual, list | tuple) else (actual,)
+    return any(same_json(one, value) for one in given for value in values)
+
+
+def same_json(one: object, other: object) -> bool:
+    """Whether two JSON values are the same; true is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _claim(claims: Mapping[str, object], name: str) -> object:
+    """A claim by its name, or by a path of names: `realm_access.tier`."""
+    if name in claims:
+        return claims[name]
+    value: object = claims
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
