@@ -18,6 +18,7 @@ VERBS = {
     "keys": "add, list and revoke the API keys of a server",
     "login": "log in to a server of a configuration",
     "lock": "pin tool definitions; review and accept changes",
+    "lint": "check rules; show what a caller may see and use",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",
     "read": "read a resource",
