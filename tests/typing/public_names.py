@@ -41,6 +41,7 @@ from pegboard import (
     MaxLength,
     Middleware,
     MinLength,
+    NextAction,
     OAuth,
     Parameter,
     ParseError,
@@ -115,6 +116,8 @@ from pegboard.middleware import (
     Call,
     ConcurrencyLimit,
     Done,
+    ErrorMessage,
+    ErrorMessages,
     Handler,
     History,
     InputRequired,
@@ -151,7 +154,23 @@ from pegboard.providers import (
     export,
     export_tools,
 )
-from pegboard.testing import FakeClock, FakeRates, Recorder, Run, Step, fixed_tokens, make_call, run_alone
+from pegboard.testing import (
+    Expectation,
+    FakeCall,
+    FakeClock,
+    FakeRates,
+    FakeServer,
+    MemoryServer,
+    Recorder,
+    Recording,
+    Run,
+    Step,
+    expect,
+    fake_gateway,
+    fixed_tokens,
+    make_call,
+    run_alone,
+)
 
 board = Board(
     "shop",
@@ -410,3 +429,17 @@ def explain(problem: PegboardError) -> str:
             return "fix the configuration"
         case _:
             return str(problem)
+
+
+fake = FakeServer("files", {"read": "text"})
+seen: list[FakeCall] = fake.calls
+recording = Recording("calls.json")
+board.use(recording, ErrorMessages({"*": ErrorMessage(steps=("Try again",), try_tool=NextAction("list_files"))}))
+
+
+async def test_files() -> None:
+    async with Client(fake_gateway("gateway.json", {"files": fake})) as client:
+        checked: Expectation = expect(await client.call("read")).ok()
+        assert checked.result.text
+    async with Client(MemoryServer(board)) as client:
+        await client.list_tools()
