@@ -1,12 +1,9 @@
-"""Token budgets: long results are truncated and stay readable in full for a while."""
+"""Answers that fit: token budgets, the rest of a long result in pages, response modes, estimates, suggestions."""
 
-from collections.abc import Mapping
-
-from pegboard import Board, Context
-from pegboard.middleware import Budget, KeptResults, TokenBudget, TokenCount
+from pegboard import Board, NextAction, ToolResult
+from pegboard.middleware import Budget, Estimate, TokenBudget, TokenCount
 
 board = Board("budgets")
-kept = KeptResults(seconds=600, max_bytes=32 * 1024 * 1024)
 tokens = TokenCount()
 
 board.use(tokens)
@@ -14,17 +11,12 @@ board.use(
     TokenBudget(
         2_000,
         categories={"search": 500},
-        tools={"export": Budget(10_000, "refuse"), "ping": None},
-        kept=kept,
-        link=True,
+        tools={"export": Budget(10_000, "refuse", warn=8_000), "ping": None},
+        overflow=True,
+        modes=True,
+        estimate={"export": Estimate(10, {"rows": 6})},
     )
 )
-
-
-@board.resource("pegboard://results/{name}", mime_type="application/json")
-async def whole_result(name: str, ctx: Context) -> Mapping[str, object] | None:
-    """Returns a truncated result in full, to the principal that received it."""
-    return kept.read(name, ctx.principal.id)
 
 
 @board.tool
@@ -37,6 +29,16 @@ async def read_log(lines: int) -> str:
 async def export(rows: int) -> str:
     """Exports rows, all or none."""
     return "\n".join(f"{number},{number * number}" for number in range(rows))
+
+
+@board.tool
+async def check_disk() -> ToolResult:
+    """Checks the disk."""
+    return ToolResult(
+        {"free_gb": 3},
+        insights=["Less than 5 GB are free."],
+        next_actions=[NextAction("read_log", {"lines": 100}, "shows what has been written")],
+    )
 
 
 @board.tool(category="monitoring")

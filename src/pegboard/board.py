@@ -261,6 +261,8 @@ class Board(GroupedRegistry, Hosted):
         for one in hooks:
             if isinstance(one, Middleware):
                 one._watch(self.tools._touch)
+                if one.serves_resources is True:
+                    self.resources.expected = True
 
     def remove(self, name: str) -> Tool:
         """Remove a tool."""
@@ -437,7 +439,11 @@ class Board(GroupedRegistry, Hosted):
             yield resource.item
 
     def _surround_item(self, kind: Kind, item: CalledItem, inner: Handler) -> Handler:
-        chain = compose(self._attached, item, inner, kind)
+        attached = self._attached
+        if kind == "resource" and item is UNKNOWN_ITEM:
+            serving = [one for one in in_order(attached, self.tools) if one.serves_resources is True]
+            attached = [*attached, *(Attachment(one, "board", "", None, next(self._numbers)) for one in serving)]
+        chain = compose(attached, item, inner, kind)
         return refuse_errors(answer_unknown(chain, inner) if item is UNKNOWN_ITEM else chain)
 
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:

@@ -15,6 +15,7 @@ import pytest
 from pegboard import Client
 from pegboard.errors import REFUSED, InvalidParams
 from pegboard.middleware import count_tokens
+from pegboard.testing import expect
 from tests.middleware.valkey import valkey
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -65,13 +66,14 @@ async def test_budgets() -> None:
         cut = await client.call("read_log", {"lines": 5000})
         assert count_tokens(cut.text) <= 2000
         link = cut.content[-1]
-        whole = await client.request("resources/read", name=link["uri"])
-        [read] = json.loads(whole["contents"][0]["text"])["content"]
-        assert read["text"].count("\n") == 4999
+        page, note = await client.read(link["uri"])
+        assert page["text"].startswith("0: all is well\n1: all")
+        assert note["text"].startswith("Page 1 of ")
         with pytest.raises(InvalidParams, match=r"Resource not found: pegboard://results/guessed"):
             await client.request("resources/read", name="pegboard://results/guessed")
         refused = await client.call("export", {"rows": 10_000})
-        assert refused.meta[REFUSED]["reason"] == "token_budget"
+        assert refused.meta[REFUSED] == {"reason": "token_budget", "limit": 10_000, "estimated": 60_010}
+        expect(await client.call("check_disk")).notes('- read_log {"lines": 100}: shows what has been written')
         assert 1000 < (await client.call("token_usage")).structured["read_log"] < 2100
 
 

@@ -43,12 +43,14 @@ class Middleware(metaclass=_WatchedMeta):
     next)`, which runs inside its hooks. Open resources in `start` and close them in `stop`.
 
     The hooks run for calls of tools, and for requests for prompts, resources and completions; `kinds = ("tool",)` limits
-    them to tools.
+    them to tools. With `serves_resources = True`, they also run for resources that the board does not have, whatever the
+    middleware is attached to, so that an `around` can answer.
     """
 
     order: float = 0
     enabled: bool = True
     kinds: Collection[str] = KINDS
+    serves_resources: bool = False
 
     async def before(self, call: Call) -> None:
         """The arguments are not repaired yet, and can be replaced (`call.replace_arguments`); raising ends the call."""

@@ -20,8 +20,11 @@ from pegboard.middleware.limits.rate_limit import MemoryRates as MemoryRates
 from pegboard.middleware.limits.rate_limit import RateLimit as RateLimit
 from pegboard.middleware.limits.rate_limit import RateStore as RateStore
 from pegboard.middleware.limits.redis_rates import RedisRates as RedisRates
+from pegboard.middleware.limits.response_mode import ResponseModes as ResponseModes
 from pegboard.middleware.limits.token_budget import Budget as Budget
 from pegboard.middleware.limits.token_budget import TokenBudget as TokenBudget
+from pegboard.middleware.limits.token_estimate import Estimate as Estimate
+from pegboard.middleware.limits.token_estimate import EstimateTally as EstimateTally
 from pegboard.middleware.observability.audit import Audit as Audit
 from pegboard.middleware.observability.call_log import Logging as Logging
 from pegboard.middleware.observability.history import History as History
@@ -33,3 +36,5 @@ from pegboard.middleware.observability.token_count import count_tokens as count_
 from pegboard.middleware.observability.token_count import estimate_tokens as estimate_tokens
 from pegboard.middleware.observability.tracing import Tracing as Tracing
 from pegboard.middleware.retry import Retry as Retry
+from pegboard.middleware.suggestions import Suggestion as Suggestion
+from pegboard.middleware.suggestions import Suggestions as Suggestions

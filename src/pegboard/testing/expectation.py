@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from pegboard.call import Json
 from pegboard.client.call_result import CallResult, read_result
 from pegboard.errors import ERROR, REFUSED
 from pegboard.middleware.observability.token_count import count_tokens
+from pegboard.protocol.content import is_note
 from pegboard.protocol.json_values import as_object, objects_in
 from pegboard.testing.single_call import Run
+from pegboard.tools.answer_suggestions import NEXT_ACTIONS
 from pegboard.tools.tool_result import PARSE_ERRORS, PARSE_WARNINGS
 
 _MAX_SHOWN = 2000
@@ -78,6 +80,13 @@ class Expectation:
         missing = [part for part in parts if part not in self.result.text]
         return self._check(not missing, f"a text that contains {', '.join(map(repr, missing))}")
 
+    def notes(self, *parts: str) -> Self:
+        """The notes that the server added for the model contain all these `parts`."""
+        __tracebackhide__ = True
+        told = "\n".join(_note_texts(self.result.content))
+        missing = [part for part in parts if part not in told]
+        return self._check(not missing, f"notes that contain {', '.join(map(repr, missing))}, not {told!r}")
+
     def matches(self, pattern: str) -> Self:
         """The regular expression `pattern` occurs in the text."""
         __tracebackhide__ = True
@@ -96,9 +105,11 @@ class Expectation:
         return self._check(found == types, f"content blocks {types}, not {found}")
 
     def suggests(self, *tools: str) -> Self:
-        """The error names these `tools` to try."""
+        """The result suggests to call these `tools` next, or the error to try them."""
         __tracebackhide__ = True
-        named = [action.get("tool") for action in objects_in(as_object(self.result.meta.get(ERROR)).get("tools"))]
+        meta = self.result.meta
+        actions = meta.get(NEXT_ACTIONS) or as_object(meta.get(ERROR)).get("tools")
+        named = [action.get("tool") for action in objects_in(actions)]
         return self._check(named == list(tools), f"suggestions {list(tools)}, not {named}")
 
     def tokens_at_most(self, limit: int) -> Self:
@@ -123,6 +134,11 @@ class Expectation:
         if result.meta:
             lines.append(f"meta: {dict(result.meta)!r}")
         raise AssertionError("\n".join(line[:_MAX_SHOWN] for line in lines))
+
+
+def _note_texts(content: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for block in filter(is_note, content):
+        yield str(as_object(block.get("resource", block)).get("text", ""))
 
 
 def _paths(problems: object) -> list[str]:

@@ -33,6 +33,7 @@ from pegboard.errors import (
 )
 from pegboard.limits import Limits
 from pegboard.media import Content
+from pegboard.next_action import NextActions, read_actions
 from pegboard.protocol.content import Block, joined_text, note_block, text_block
 from pegboard.protocol.json_values import as_list, as_object, texts_in
 from pegboard.schema.formats import LENIENT
@@ -52,6 +53,7 @@ from pegboard.schema.types.constraints import REMARKS
 from pegboard.schema.types.pydantic_types import Dump, dump_dataclass, is_pydantic_dataclass
 from pegboard.schema.validator import Validator
 from pegboard.schema.wording import clip_value
+from pegboard.tools.answer_suggestions import add_suggestions
 from pegboard.tools.message import JsonRpcMessage
 
 PARSE_ERRORS = "dev.pegboard/parseErrors"
@@ -85,11 +87,13 @@ class ToolResult:
     structured: the structured content, a JSON value or an object with fields.
     is_error: whether the result is an error for the model.
     skipped: whether the tool decided not to act; sent as `_meta["dev.pegboard/skipped"]`, and the status of a record.
+    insights: what the model should notice about the result, as sentences; added as a note and to `_meta`.
+    next_actions: tools to call next: a name, a NextAction, or several of them; added as a note and to `_meta`.
     meta: sent to the client as `_meta`.
     metadata: for the embedding program, in the execution record; never sent.
     """
 
-    __slots__ = ("content", "is_error", "meta", "metadata", "skipped", "structured")
+    __slots__ = ("content", "insights", "is_error", "meta", "metadata", "next_actions", "skipped", "structured")
 
     def __init__(
         self,
@@ -98,6 +102,8 @@ class ToolResult:
         structured: Any = UNSET,
         is_error: bool = False,
         skipped: bool = False,
+        insights: str | Iterable[str] = (),
+        next_actions: NextActions = (),
         meta: Mapping[str, Json] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
@@ -107,6 +113,8 @@ class ToolResult:
         self.skipped = skipped
         self.meta = {SKIPPED: True, **(meta or {})} if skipped else meta
         self.metadata = metadata or {}
+        self.insights = (insights,) if isinstance(insights, str) else tuple(insights)
+        self.next_actions = read_actions(next_actions)
 
     def __repr__(self) -> str:
         return f"ToolResult({self.content!r}, is_error={self.is_error})"
@@ -235,6 +243,9 @@ class ResultWriter:
         if value.meta:
             result["_meta"] = as_plain(dict(value.meta))
         done = self._assemble(result, structured)
+        if value.insights or value.next_actions:
+            written = done.result.value if isinstance(done.result, EncodedResult) else done.result
+            done = Done(add_suggestions(written, value.insights, value.next_actions), done.wrapped)
         return Done(done.result, done.wrapped, value.metadata) if value.metadata else done
 
     def _write_message(self, message: JsonRpcMessage, id: RequestId | None) -> Done:  # noqa: A002  # as in tell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -10,14 +11,22 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.catalog.caching import Caching
+from pegboard.middleware.limits.result_pages import split_pages
 
 SCHEME = "pegboard://results/"
+PAGE = "dev.pegboard/page"
+
+
+# Splitting a larger result would delay other calls.
+_LONG = 256 * 1024
 
 
 class _KeptResult(Struct, frozen=True):
     data: bytes
     principal: str
     until: float
+    page: int
 
 
 class KeptResults:
@@ -32,8 +41,11 @@ class KeptResults:
         self._kept: dict[str, _KeptResult] = {}
         self._bytes = 0
 
-    def keep(self, result: Mapping[str, Json], principal: str = "") -> str | None:
-        """Keep a result for its principal alone; returns its id, or None if it is larger than the whole space."""
+    def keep(self, result: Mapping[str, Json], principal: str = "", page: int = 40_000) -> str | None:
+        """Keep a result for its principal alone; returns its id, or None if it is larger than the whole space.
+
+        `page` is the number of characters of its pages.
+        """
         data = msgspec.json.encode(result)
         if len(data) > self.max_bytes:
             return None
@@ -41,17 +53,49 @@ class KeptResults:
         self._forget(now, len(data))
         # The id is enough to read the result, so it cannot be guessed.
         name = secrets.token_urlsafe(16)
-        self._kept[name] = _KeptResult(data, principal, now + self.seconds)
+        self._kept[name] = _KeptResult(data, principal, now + self.seconds, page)
         self._bytes += len(data)
         return name
 
     def read(self, name: str, principal: str = "") -> Mapping[str, Json] | None:
         """The whole result, if it is still kept and belongs to this principal."""
+        kept = self._find(name, principal)
+        return None if kept is None else _decode(kept.data)
+
+    async def read_page(self, uri: str, principal: str = "") -> Mapping[str, Json] | None:
+        """The result of `resources/read` for the `uri` of a page, or of a whole result without a page number.
+
+        None if it is not kept any more, belongs to another `principal`, or has no such page.
+        """
+        name, _, number = uri.removeprefix(SCHEME).partition("/")
+        kept = self._find(name, principal)
+        if kept is None:
+            return None
+        if not number:
+            return _contents({"uri": uri, "mimeType": "application/json", "text": kept.data.decode("utf-8")})
+        if len(kept.data) < _LONG:
+            mime_type, pages = split_pages(_decode(kept.data), kept.page)
+        else:
+            mime_type, pages = await asyncio.to_thread(lambda: split_pages(_decode(kept.data), kept.page))
+        if not number.isdecimal() or len(number) > 9 or not 1 <= int(number) <= len(pages):
+            return None
+        page = int(number)
+        note = f"Page {page} of {len(pages)}."
+        meta: dict[str, Json] = {"page": page, "pages": len(pages)}
+        if page < len(pages):
+            meta["next"] = f"{SCHEME}{name}/{page + 1}"
+            note += f" The next page: {meta['next']}"
+        read = _contents(
+            {"uri": uri, "mimeType": mime_type, "text": pages[page - 1]},
+            {"uri": uri, "mimeType": "text/plain", "text": note},
+        )
+        return {**read, "_meta": {PAGE: meta}}
+
+    def _find(self, name: str, principal: str) -> _KeptResult | None:
         kept = self._kept.get(name.removeprefix(SCHEME))
         if kept is None or kept.principal != principal or kept.until <= self._clock():
             return None
-        result: Mapping[str, Json] = msgspec.json.decode(kept.data)
-        return result
+        return kept
 
     def _forget(self, now: float, needed: int) -> None:
         # All are kept equally long, so they expire in the order in which they were kept.
@@ -61,3 +105,13 @@ class KeptResults:
                 return
             del self._kept[name]
             self._bytes -= len(oldest.data)
+
+
+def _decode(data: bytes) -> Mapping[str, Json]:
+    result: Mapping[str, Json] = msgspec.json.decode(data)
+    return result
+
+
+def _contents(*contents: Mapping[str, Json]) -> Mapping[str, Json]:
+    # Not to be cached: a result is forgotten after a while.
+    return {**Caching().hints(), "contents": list(contents)}

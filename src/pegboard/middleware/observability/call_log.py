@@ -28,7 +28,7 @@ _MAX_DEPTH = 8
 _MAX_REPAIRS = 10
 _MODELS = 64
 # What other middleware notes in `call.state` and a log line should show.
-_NOTED = ("slow_ms", "tokens_in", "tokens_out")
+_NOTED = ("slow_ms", "tokens_in", "tokens_out", "tokens_estimated")
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -38,7 +38,7 @@ class Logging(Middleware):
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
     tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
-    tokens_in, tokens_out, problem and repaired (where arguments were repaired, and how).
+    tokens_in, tokens_out, tokens_estimated, problem and repaired (where arguments were repaired, and how).
     """
 
     order = 10

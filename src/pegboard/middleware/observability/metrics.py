@@ -62,7 +62,7 @@ class Metrics(Middleware):
 
     `mcp_server_operation_duration_seconds` by method, tool (or prompt or resource) and kind of error; `pegboard_calls_in_progress`;
     `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, if TokenCount
-    is in use; `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total` for the whole process, if the loop
+    is in use (`estimated` by a TokenBudget); `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total` for the whole process, if the loop
     is watched. After `tools` different tools, and `kinds` of repairs, further ones share one name, so that callers
     cannot increase the number of series.
     """
@@ -101,7 +101,7 @@ class Metrics(Middleware):
         if call.parsed is not None and call.parsed.warnings:
             self._count_repairs(call)
         if call._state is not None:
-            for direction in ("in", "out"):
+            for direction in ("in", "out", "estimated"):
                 tokens = call._state.get("tokens_" + direction)
                 if isinstance(tokens, int):
                     self._tokens[direction,] = self._tokens.get((direction,), 0) + tokens
