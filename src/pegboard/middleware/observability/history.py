@@ -35,7 +35,7 @@ _SHOWN_ERROR: Final = 500
 
 
 class KeptCall(Struct, gc=False, frozen=True):
-    """One call as the ring holds it."""
+    """One call; the fields are those of the tuples in the ring."""
 
     number: int
     ended: float
@@ -44,7 +44,7 @@ class KeptCall(Struct, gc=False, frozen=True):
     name: str
     toolbox: str
     caller: Caller
-    raw: bytes
+    raw: Raw
     ran: bytes | None
     warnings: tuple[ParseWarning, ...]
     result: Mapping[str, Json] | None
@@ -90,7 +90,7 @@ class KeptCall(Struct, gc=False, frozen=True):
     def details(self) -> dict[str, Json]:
         """Everything that is known of it, with secrets masked."""
         result = None if self.result is None else mask(msgspec.to_builtins(self.result))
-        sent, ran = _masked_json(self.raw), None if self.ran is None else _masked_json(self.ran)
+        sent, ran = _masked_json(bytes(self.raw)), None if self.ran is None else _masked_json(self.ran)
         return {
             **self.summary(),
             "version": self.caller.version,
@@ -103,7 +103,7 @@ class KeptCall(Struct, gc=False, frozen=True):
                 for warning in self.warnings
             ],
             "result": result,
-            "tokens_in": estimate_tokens(self.raw.decode("utf-8", "replace")),
+            "tokens_in": estimate_tokens(bytes(self.raw).decode("utf-8", "replace")),
             "tokens_out": 0 if result is None else sum(map(estimate_tokens, _texts(result))),
             "before_ms": None if self.before_ms is None else round(self.before_ms, 3),
             "tool_ms": None if self.tool_ms is None else round(self.tool_ms, 3),
@@ -122,7 +122,7 @@ class History(Middleware):
     def __init__(self, calls: int = MAX_CALLS, max_bytes: int = MAX_BYTES) -> None:
         self._max_calls = calls
         self._max_bytes = max_bytes
-        self._kept: deque[KeptCall] = deque()
+        self._kept: deque[tuple[Any, ...]] = deque()
         self._held = 0
         self._number = 0
         self._listeners: list[Callable[[], None]] = []
@@ -145,21 +145,21 @@ class History(Middleware):
 
     def __iter__(self) -> Iterator[KeptCall]:
         """The kept calls, the oldest first."""
-        return iter(tuple(self._kept))
+        return (KeptCall(*kept) for kept in tuple(self._kept))
 
     def since(self, number: int) -> list[KeptCall]:
         """The calls after this one, the oldest first."""
         newer: list[KeptCall] = []
         for kept in reversed(self._kept):
-            if kept.number <= number:
+            if kept[0] <= number:
                 break
-            newer.append(kept)
+            newer.append(KeptCall(*kept))
         return newer[::-1]
 
     def find(self, number: int) -> KeptCall | None:
         """The call with this number, if it is still kept."""
-        first = self._kept[0].number if self._kept else 0
-        return self._kept[number - first] if self._kept and first <= number <= self._number else None
+        first: int = self._kept[0][0] if self._kept else 0
+        return KeptCall(*self._kept[number - first]) if self._kept and first <= number <= self._number else None
 
     def watch(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call back after each call; returns a function that ends this."""
@@ -176,27 +176,25 @@ class History(Middleware):
         self, call: Call, result: Mapping[str, Json] | None, problem: str, cancelled: bool, elapsed_ms: float
     ) -> None:
         self._number += 1
-        raw: Any = call.raw
+        raw = call.raw
+        weight = 500 + len(raw)
         if len(raw) > _KEPT_BYTES:
-            raw = _beginning(bytes(raw))
-        size = 0
+            raw, weight = Raw(_beginning(bytes(raw))), _KEPT_BYTES
         if result is not None:
             size = _size(result)
             if size > _KEPT_BYTES:
                 result, size = _shortened(result, size), _KEPT_BYTES
+            weight += size
         parsed = call.parsed
-        warnings: tuple[ParseWarning, ...] = ()
-        ran = None
-        if parsed is not None and parsed.warnings:
-            warnings = tuple(parsed.warnings)
-            ran = _encoded(parsed.arguments)
+        repaired = parsed if parsed is not None and parsed.warnings else None
+        state = call._state
         before_ms = tool_ms = None
-        if call._state is not None and (span := call._state.get(_SPAN)) is not None:
+        if state is not None and (span := state.get(_SPAN)) is not None:
             before_ms = max(0.0, elapsed_ms - (perf_counter() - span[0]) * 1000)
             tool_ms = (span[1] - span[0]) * 1000
-        weight = len(raw) + size + 500
+        # A tuple: most calls are never looked at, and a KeptCall takes five times as long to make.
         self._kept.append(
-            KeptCall(
+            (
                 self._number,
                 time(),
                 elapsed_ms,
@@ -204,9 +202,9 @@ class History(Middleware):
                 call.name,
                 call.tool.toolbox,
                 call.caller,
-                bytes(raw),
-                ran,
-                warnings,
+                raw,
+                None if repaired is None else _encoded(repaired.arguments),
+                () if repaired is None else tuple(repaired.warnings),
                 result,
                 call.failed,
                 problem,
@@ -217,10 +215,15 @@ class History(Middleware):
             )
         )
         self._held += weight
-        while len(self._kept) > self._max_calls or (self._held > self._max_bytes and len(self._kept) > 1):
-            self._held -= self._kept.popleft().weight
+        if len(self._kept) > self._max_calls or self._held > self._max_bytes:
+            self._trim()
         for listener in self._listeners:
             listener()
+
+    def _trim(self) -> None:
+        kept = self._kept
+        while len(kept) > self._max_calls or (self._held > self._max_bytes and len(kept) > 1):
+            self._held -= kept.popleft()[-1]
 
 
 _SPAN: Final = "dev.pegboard/tool-time"
@@ -242,10 +245,13 @@ class ToolTime(Middleware):
 
 def _size(result: Mapping[str, Json]) -> int:
     """About how many bytes a result holds: the length of its texts."""
-    size = 200
-    for block in objects_in(result.get("content") or result.get("contents")):
-        text = block.get("text") or block.get("data") or block.get("blob")
-        size += len(text) if isinstance(text, str) else 200
+    blocks = result.get("content") or result.get("contents")
+    size = 0
+    if type(blocks) is list:
+        for block in blocks:
+            if type(block) is dict:
+                text = block.get("text") or block.get("data") or block.get("blob")
+                size += len(text) if type(text) is str else 200
     return size
 
 
