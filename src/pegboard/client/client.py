@@ -135,6 +135,7 @@ class Client:
             self._lists,
             log,
             waits,
+            identity,
             timeout=(math.inf if patient else TIMEOUT) if timeout is None else timeout,
             max_timeout=(math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout,
             retries=retries,
@@ -201,6 +202,7 @@ class Client:
         *,
         progress: Progress | None = None,
         timeout: float | None = None,
+        wait: bool = True,
     ) -> CallResult: ...
 
     @overload
@@ -222,6 +224,7 @@ class Client:
         result_type: Any = None,
         progress: Progress | None = None,
         timeout: float | None = None,
+        wait: bool = True,
     ) -> Any:
         """Call a tool. An error of the tool is a result with `is_error`; a protocol error is raised as a Refusal.
 
@@ -230,18 +233,30 @@ class Client:
         result_type: return the structured content as a value of this type, and raise ToolError if the tool fails.
         progress: receives progress, as done, total and message.
         timeout: as for the client, for this call.
+        wait: whether to wait for a call that continues as a task. With False, the tool runs as a task if it can, and the
+            result has its id as `task`.
         """
         sent = EMPTY_OBJECT if arguments is None else Raw(_encode(arguments))
-        result = read_result(
-            await self._requests.request(
-                "tools/call", {"name": name, "arguments": sent}, progress=progress, timeout=timeout
-            )
-        )
+        deliver = self._requests.call if wait else self._requests.start_task
+        result = read_result(await deliver({"name": name, "arguments": sent}, progress=progress, timeout=timeout))
         if result_type is None:
             return result
         if result.is_error:
             raise ToolError(result.text or f"{name} failed", meta=result.meta)
         return read_typed(result.structured, result.text, result_type, f"{self._link.name}: {name}")
+
+    async def finish_task(
+        self, task: str, *, progress: Progress | None = None, timeout: float | None = None
+    ) -> CallResult:
+        """Wait for a task that `call(…, wait=False)` started; its questions are answered as those of a call.
+
+        Cancelling the wait cancels the task. `timeout` extends `max_timeout`.
+        """
+        return read_result(await self._requests.finish_task(task, progress=progress, timeout=timeout))
+
+    async def cancel_task(self, task: str) -> None:
+        """Cancel a task."""
+        await self._requests.cancel_task(task)
 
     async def read(self, uri: str, *, timeout: float | None = None) -> list[ResourceContents]:
         """Read a resource and return its contents."""

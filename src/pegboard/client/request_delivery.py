@@ -12,14 +12,17 @@ from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, Progress
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.link import OutgoingRequest, ServerLink, with_server_name
+from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink, with_server_name
 from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.list_cache import CACHED, ListCache
+from pegboard.client.polled_tasks import LONGEST_PAUSE, SHORTEST_PAUSE, finish_task, task_id_in, wants_task
 from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.client.request_sender import RequestSender
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.deadline import Deadline
-from pegboard.errors import InvalidParams, MalformedMessage
+from pegboard.errors import InvalidParams, MalformedMessage, MissingCapability
+from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.json_values import as_object
 
 Send: TypeAlias = Callable[[OutgoingRequest], Awaitable[Mapping[str, Json]]]
 
@@ -41,6 +44,7 @@ class RequestDelivery:
         lists: ListCache,
         log: OnLog | None,
         waits: set[Deadline],
+        identity: Identity,
         *,
         timeout: float,
         max_timeout: float,
@@ -48,6 +52,10 @@ class RequestDelivery:
         breaker: CircuitBreaker,
     ) -> None:
         self._link = link
+        extensions = as_object(identity.capabilities.get("extensions"))
+        self._identity_with_tasks = replace(
+            identity, capabilities={**identity.capabilities, "extensions": {**extensions, TASKS: {}}}
+        )
         self._answers = answers
         self._lists = lists
         self._log = log
@@ -73,6 +81,7 @@ class RequestDelivery:
         progress: Progress | None = None,
         timeout: float | None = None,
         send: Send | None = None,
+        identity: Identity | None = None,
     ) -> Mapping[str, Json]:
         """The result of a request; ResponseTimeout if it does not come in time."""
         channel = ClientChannel(self._answers, self._lists, self._log, progress)
@@ -80,9 +89,61 @@ class RequestDelivery:
         longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
         deadline = None if quiet == longest == math.inf else Deadline(quiet, longest)
         out = OutgoingRequest(
-            method=method, params=params, channel=channel, wants_progress=progress is not None, deadline=deadline
+            method=method,
+            params=params,
+            channel=channel,
+            wants_progress=progress is not None,
+            deadline=deadline,
+            identity=identity,
         )
         return await self._rounds(out, send or self._sender.send)
+
+    async def start_task(
+        self, params: Mapping[str, Any], *, progress: Progress | None = None, timeout: float | None = None
+    ) -> Mapping[str, Json]:
+        """Call a tool, as a task if its server allows that."""
+        return await self.request(
+            "tools/call", params, progress=progress, timeout=timeout, identity=self._identity_with_tasks
+        )
+
+    async def call(
+        self, params: Mapping[str, Any], *, progress: Progress | None = None, timeout: float | None = None
+    ) -> Mapping[str, Json]:
+        """The result of a tool; if the server answers with a task, or runs the tool only as one, that of the task."""
+        try:
+            result = await self.request("tools/call", params, progress=progress, timeout=timeout)
+        except MissingCapability as refusal:
+            if not wants_task(refusal):
+                raise
+            result = await self.start_task(params, progress=progress, timeout=timeout)
+        if result.get("resultType") != "task":
+            return result
+        try:
+            task = task_id_in(result)
+        except MalformedMessage as fault:
+            raise with_server_name(fault, self._link.name) from None
+        return await self.finish_task(task, progress=progress, timeout=timeout)
+
+    async def finish_task(
+        self, task: str, *, progress: Progress | None = None, timeout: float | None = None
+    ) -> Mapping[str, Json]:
+        """The result of a task; answers its questions. A wait that is cancelled cancels the task."""
+        channel = ClientChannel(self._answers, self._lists, self._log, progress)
+
+        async def send(method: str, params: Mapping[str, Any], _channel: Channel) -> Mapping[str, Json]:
+            return await self.request(method, params, identity=self._identity_with_tasks)
+
+        longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
+        # A board in this process is not spared by long pauses.
+        pause = LONGEST_PAUSE if self._caches else SHORTEST_PAUSE
+        try:
+            return await finish_task(send, task, channel.ask, channel, longest, longest_pause=pause)
+        except MalformedMessage as fault:
+            raise with_server_name(fault, self._link.name) from None
+
+    async def cancel_task(self, task: str) -> None:
+        """Cancel a task."""
+        await self.request("tasks/cancel", {"taskId": task}, identity=self._identity_with_tasks)
 
     async def list_tools(self, send: Send | None = None) -> list[dict[str, Json]]:
         """All tools that this link can call by the rules."""

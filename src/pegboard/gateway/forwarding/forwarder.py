@@ -20,6 +20,7 @@ from pegboard.backoff import backoff
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import input_requests_in
+from pegboard.client.polled_tasks import call_as_task, finish_task, task_id_in, wants_task
 from pegboard.errors import (
     Busy,
     InternalFailure,
@@ -40,13 +41,11 @@ from pegboard.gateway.forwarding.outcome import (
     failure_of,
     links_in,
     to_reply,
-    wants_task,
 )
 from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
 from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.gateway.forwarding.parking_lot import ParkingLot
-from pegboard.gateway.forwarding.polled_tasks import call_as_task, finish_task
-from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks, task_id_in
+from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks
 from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
 from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits

@@ -22,7 +22,6 @@ from pegboard.errors import (
     UnsupportedVersion,
 )
 from pegboard.gateway.forwarding.destination import Destination
-from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.tools.qualified_names import delegation_error
@@ -76,14 +75,6 @@ def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:
         if kept:
             own["_meta"] = kept
     return own
-
-
-def wants_task(refusal: Refusal) -> bool:
-    """Whether a server rejected a call that it only runs as a task."""
-    data = refusal.data if isinstance(refusal.data, dict) else {}
-    required = data.get("requiredCapabilities")
-    extensions = required.get("extensions") if isinstance(required, dict) else None
-    return isinstance(extensions, dict) and TASKS in extensions
 
 
 def links_in(refusal: Refusal) -> dict[str, Question]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from pegboard.call import NULL_CHANNEL, Call, Done, Json, Reply, TaskStarted
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import WireError, refusal_of
+from pegboard.client.polled_tasks import task_id_in
 from pegboard.errors import InternalFailure, InvalidParams, MalformedMessage, Refusal, ServerFault
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.outcome import CALL, cleaned, failure_of, to_reply, with_caller_code
@@ -92,14 +93,6 @@ class RemoteTasks:
         if destination is None:
             raise InvalidParams(_UNKNOWN)
         return place, destination
-
-
-def task_id_in(result: Mapping[str, Json]) -> str:
-    """The id of a task that a server has started."""
-    task_id = result.get("taskId")
-    if not isinstance(task_id, str) or not task_id:
-        raise MalformedMessage("started a task without a taskId")
-    return task_id
 
 
 def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, Json]:

@@ -1,4 +1,4 @@
-"""Tasks of servers that the gateway polls for callers that do not support tasks."""
+"""Waits for the tasks of servers: polls them, answers their questions, cancels them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from pegboard.call import NULL_CHANNEL, Channel, Json, Notification, Question
 from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
 from pegboard.client.links.server_messages import WireError, questions_in, refusal_of
 from pegboard.deadline import Deadline, paused
-from pegboard.errors import LimitReached, MalformedMessage, PegboardError, ResponseTimeout, ToolError
-from pegboard.gateway.forwarding.outcome import CALL
+from pegboard.errors import LimitReached, MalformedMessage, PegboardError, Refusal, ResponseTimeout, ToolError
+from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.json_values import as_object
 
 Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
 """Sends a request to the server: method, params, and the channel for its notifications and questions."""
 Answer: TypeAlias = Callable[[Mapping[str, Question]], Awaitable[Mapping[str, Json]]]
 
-_MIN_POLL_MS: Final = 0.05
-_MAX_POLL_MS: Final = 5.0
-_DEFAULT_POLL_MS: Final = 1.0
+SHORTEST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 5.0
+_DEFAULT_PAUSE: Final = 1.0
 
 
-async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, seconds: float) -> Mapping[str, Json]:
+async def finish_task(
+    send: Send, task: str, answer: Answer, channel: Channel, seconds: float, *, longest_pause: float = LONGEST_PAUSE
+) -> Mapping[str, Json]:
     """The result of a modern server's task; answers its questions."""
     about = {"taskId": task}
     # A server may still list questions that it was just answered.
@@ -58,12 +60,12 @@ async def finish_task(send: Send, task: str, answer: Answer, channel: Channel, s
                         await channel.emit(Notification(PROGRESS_NOTIFICATION, {"progress": steps, "message": message}))
                 case _:
                     raise MalformedMessage("returned a task with an unknown status")
-            await asyncio.sleep(_pause(state.get("pollIntervalMs")))
+            await asyncio.sleep(min(_pause(state.get("pollIntervalMs")), longest_pause))
 
 
 async def call_as_task(send: Send, params: Mapping[str, Any], channel: Channel, seconds: float) -> Mapping[str, Json]:
     """Call a tool as a task of revision 2025-11-25, and return its result."""
-    created = await send(CALL, {**params, "task": {"ttl": int(seconds * 1000)}}, channel)
+    created = await send("tools/call", {**params, "task": {"ttl": int(seconds * 1000)}}, channel)
     task = created.get("task")
     if not isinstance(task, dict):
         # The server ran the tool at once.
@@ -130,8 +132,8 @@ async def _stop(send: Send, about: Mapping[str, Json]) -> None:
 
 
 def _pause(milliseconds: Json) -> float:
-    told = milliseconds / 1000 if isinstance(milliseconds, int | float) else _DEFAULT_POLL_MS
-    return min(max(told, _MIN_POLL_MS), _MAX_POLL_MS)
+    told = milliseconds / 1000 if isinstance(milliseconds, int | float) else _DEFAULT_PAUSE
+    return min(max(told, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 def _error(error: Json) -> WireError:
@@ -140,3 +142,19 @@ def _error(error: Json) -> WireError:
     if type(code) is not int:
         raise MalformedMessage("failed a task without an error code")
     return WireError(code, message if isinstance(message, str) else "", given.get("data"))
+
+
+def wants_task(refusal: Refusal) -> bool:
+    """Whether a server rejected a call that it only runs as a task."""
+    data = refusal.data if isinstance(refusal.data, dict) else {}
+    required = data.get("requiredCapabilities")
+    extensions = required.get("extensions") if isinstance(required, dict) else None
+    return isinstance(extensions, dict) and TASKS in extensions
+
+
+def task_id_in(result: Mapping[str, Json]) -> str:
+    """The id of a task that a server has started."""
+    task_id = result.get("taskId")
+    if not isinstance(task_id, str) or not task_id:
+        raise MalformedMessage("started a task without a taskId")
+    return task_id
