@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from typing import Final
 
 import msgspec
 
 from pegboard.logs.printable import printable, printable_json, printable_lines
+
+CLEAR_LINE: Final = "\r\x1b[2K"
 
 
 def show(line: str = "") -> None:
@@ -32,3 +36,14 @@ def note(line: str) -> None:
 def note_lines(text: str) -> None:
     """Print lines of information on stderr; foreign parts of them must already be `printable`."""
     print(printable_lines(text), file=sys.stderr, flush=True)
+
+
+def ask_for(prompt: str) -> None:
+    """Print a prompt on stderr; the answer is typed behind it."""
+    print(printable(prompt), end="", file=sys.stderr, flush=True)
+
+
+def redraw(line: str) -> None:
+    """Replace the line on the terminal that the last call wrote; it is cut to the width of the terminal."""
+    shown = printable(line)[: shutil.get_terminal_size().columns - 1]
+    print(f"{CLEAR_LINE}{shown}", end="", file=sys.stderr, flush=True)

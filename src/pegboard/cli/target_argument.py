@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 
 import pegboard
 from pegboard.cli.output import note
+from pegboard.cli.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
+from pegboard.client.question_handlers import OnElicit
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.revisions import SUPPORTED
@@ -59,13 +61,20 @@ class TargetArgument:
         """A client of all servers of a configuration, once each of them has responded or failed."""
         # Imported here: requests to a single server do not need the gateway.
         gateway = pegboard.Gateway(self.chosen.target)
-        async with Client(gateway, timeout=self.chosen.timeout, version=self.chosen.protocol) as client:
+        async with Client(
+            gateway, timeout=self.chosen.timeout, version=self.chosen.protocol, elicit=elicit()
+        ) as client:
             await gateway.wait_connected(self.chosen.timeout or _CONNECT_SECONDS, lazy=True)
             yield client
 
     def _open(self) -> Client:
         chosen = self.chosen
-        flags: dict[str, Any] = {"version": chosen.protocol, "ca": chosen.ca, "timeout": chosen.timeout}
+        flags: dict[str, Any] = {
+            "version": chosen.protocol,
+            "ca": chosen.ca,
+            "timeout": chosen.timeout,
+            "elicit": elicit(),
+        }
         if self._command:
             # A command typed in a shell gets the environment of the shell.
             return Client(self._command, env=dict(os.environ), **flags)
@@ -75,7 +84,12 @@ class TargetArgument:
             raise SetupError(
                 f"{chosen.target} is not a file; the URL of a server starts with http://, https://, ws:// or wss://"
             )
-        return Client(load_board(chosen.target), timeout=chosen.timeout, version=chosen.protocol)
+        return Client(load_board(chosen.target), timeout=chosen.timeout, version=chosen.protocol, elicit=elicit())
+
+
+def elicit() -> OnElicit | None:
+    """How questions of the server are answered: by the person at the terminal, if there is one."""
+    return fill_in if on_terminal() else None
 
 
 def read_target(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import select
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -150,3 +153,128 @@ def test_progress_is_told_while_the_call_runs(tmp_path: Path) -> None:
     assert "progress  1/2  half way\n" in told
     assert "progress  2/2\n" in told
     assert "noise" in told
+
+
+ASKING = """
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+from pegboard import Accepted, Board, Context, Image
+
+board = Board("asking")
+
+
+@dataclass
+class Trip:
+    city: str
+    days: int = 3
+    seat: Literal["aisle", "window"] = "aisle"
+    vegan: bool = False
+
+
+@board.tool
+async def book(ctx: Context) -> str:
+    answer = await ctx.elicit("Where to?", Trip, key="trip")
+    return str(answer.content) if isinstance(answer, Accepted) else "declined"
+
+
+@board.tool(task="required")
+async def index(ctx: Context) -> str:
+    await ctx.progress(1, 2, "half way")
+    answer = await ctx.elicit("Go on?", bool, key="go")
+    return f"indexed {answer.content}"
+
+
+@board.tool
+async def climb(ctx: Context) -> str:
+    await ctx.progress(1, 2, "half way")
+    return "up"
+
+
+@board.tool
+def pictures(count: int) -> list[Image]:
+    return [Image(b"png", "image/png")] * count
+"""
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("asking") / "asking.py"
+    file.write_text(ASKING)
+    return file
+
+
+def on_terminal(*words: str | Path, typed: Sequence[tuple[str, str]] = ()) -> str:
+    """What a command shows on a terminal, where a person types each line after its prompt."""
+    screen, side = pty.openpty()
+    process = subprocess.Popen([*PEGBOARD, *map(str, words)], stdin=side, stdout=side, stderr=side)
+    os.close(side)
+    shown, answers = b"", list(typed)
+    try:
+        while select.select([screen], [], [], SOON)[0]:
+            try:
+                shown += os.read(screen, 65536)
+            except OSError:
+                break
+            if answers and shown.endswith(answers[0][0].encode()):
+                os.write(screen, answers.pop(0)[1].encode())
+        process.wait(SOON)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(screen)
+    assert not answers, shown
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_a_person_at_a_terminal_answers_the_questions_of_a_tool(asking: Path) -> None:
+    shown = on_terminal(
+        "call",
+        asking,
+        "book",
+        typed=[
+            ("city [string]: ", "\n"),
+            ("city: enter string\r\n  city [string]: ", "Oslo\n"),
+            ("days [integer, default 3]: ", "four\n"),
+            ("days [integer, default 3]: ", "4\n"),
+            ("seat [aisle/window, default aisle]: ", "\n"),
+            ("vegan [y/n, default False]: ", "y\n"),
+        ],
+    )
+    assert "Where to?" in shown
+    assert "Trip(city='Oslo', days=4, seat='aisle', vegan=True)" in shown
+
+
+def test_the_end_of_input_declines(asking: Path) -> None:
+    assert "declined" in on_terminal("call", asking, "book", typed=[("city [string]: ", "\x04")])
+
+
+def test_a_task_is_run_with_its_progress_and_questions(asking: Path) -> None:
+    shown = on_terminal("call", asking, "index", typed=[("value [y/n]: ", "yes\n")])
+    assert "indexed True" in shown
+
+
+def test_progress_is_a_bar_on_a_terminal(asking: Path) -> None:
+    shown = on_terminal("call", asking, "climb")
+    assert "\r\x1b[2K[##########          ] 1/2  half way\r\x1b[2Kup\n" in shown
+
+
+def test_images_are_saved_to_the_file_that_was_named(asking: Path, tmp_path: Path) -> None:
+    for count, output, files in (
+        (1, "one.png", {"one.png"}),
+        (2, "two.png", {"two-1.png", "two-2.png"}),
+        (1, ".", {"content-1.png"}),
+        (0, "none.png", set()),
+    ):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        code, said, told = run("call", asking, "pictures", f"count={count}", "--output", folder / output)
+        assert code == 0, told
+        assert {file.name for file in folder.iterdir()} == files
+        assert all(file.read_bytes() == b"png" for file in folder.iterdir())
+        assert ("nothing to save" in told) is (count == 0)
+    code, said, told = run("call", asking, "pictures", "count=1", "--output", tmp_path / "missing" / "one.png")
+    assert (code, "cannot be written: No such file" in told) == (2, True)
+    code, said, told = run("call", asking, "pictures", "count=1")
+    assert (code, said) == (0, "[image image/png]\n")
+    assert "--output FILE" in told

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import mimetypes
 import time
+from base64 import b64decode
+from binascii import Error as NotBase64
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from pegboard.call import Json
 from pegboard.cli.output import note, show, show_json, show_text
+from pegboard.cli.progress_bar import ProgressBar
 from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.logs.printable import printable
 from pegboard.protocol.content import is_note
+from pegboard.protocol.json_values import as_object
 from pegboard.tools.naming import suggest
 from pegboard.tools.tool_result import PARSE_WARNINGS
 
@@ -28,6 +34,9 @@ def main(argv: list[str]) -> int:
         "  pegboard call add a=2 b=3 -- python server.py",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="save images, audio and files of the result here; several are numbered"
+    )
     arguments = {
         "tool": {"metavar": "TOOL"},
         "arguments": {"metavar": "KEY=VALUE", "nargs": "*", "help": "arguments, or one JSON object with all of them"},
@@ -41,20 +50,26 @@ async def _call(pointed: TargetArgument) -> int:
         tools = {str(tool.get("name")): tool for tool in await client.list_tools()}
         schema = tools[name].get("inputSchema") if name in tools else None
         arguments = read_arguments(pointed.chosen.arguments, schema)
-        began = time.perf_counter()
+        began, progress = time.perf_counter(), ProgressBar()
         try:
-            result = await client.call(name, arguments, progress=_print_progress)
+            result = await client.call(name, arguments, progress=progress)
         except InvalidParams as refusal:
             # Tools may be unlisted: let the server decide.
             if name in tools:
                 raise
             await report_missing(client)
             raise SetupError(_explain(pointed.name, name, refusal.message, tools)) from None
+        finally:
+            progress.clear()
         elapsed = (time.perf_counter() - began) * 1000
     if pointed.chosen.json:
         show_json(result)
     else:
         print_content(result.content)
+    if pointed.chosen.output:
+        save_content(result.content, Path(pointed.chosen.output))
+    elif not pointed.chosen.json and any(data_of(block) is not None for block in result.content):
+        note("save content that is not text with --output FILE")
     for repair in result.meta.get(PARSE_WARNINGS, []):
         note(f"repaired  {repair['message']}")
     note(f"{elapsed:.1f} ms")
@@ -68,11 +83,6 @@ def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
         near = suggest(name, tools)
         hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
     return printable(f"{target}: {told}{hint}")
-
-
-def _print_progress(done: float, total: float | None, message: str | None) -> None:
-    far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
-    note(f"progress  {far}" + (f"  {message}" if message else ""))
 
 
 def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
@@ -110,3 +120,34 @@ def print_content(content: Sequence[Mapping[str, Json]]) -> None:
             show_text(str(block.get("text", "")))
         else:
             show(f"[{block.get('type')} {block.get('mimeType') or block.get('uri') or ''}]".replace(" ]", "]"))
+
+
+def data_of(block: Mapping[str, Json]) -> bytes | None:
+    """The bytes of an image, of audio or of a file; None for other content."""
+    inside = as_object(block.get("resource"))
+    data, text = block.get("data", inside.get("blob")), inside.get("text")
+    if isinstance(data, str):
+        try:
+            return b64decode(data, validate=True)
+        except NotBase64:
+            return None
+    return text.encode() if isinstance(text, str) else None
+
+
+def save_content(content: Sequence[Mapping[str, Json]], path: Path) -> None:
+    """Write what is not text to a file; several to numbered files, into a folder under names of their type."""
+    found = [(block, data) for block in content if (data := data_of(block)) is not None]
+    if not found:
+        note(f"nothing to save in {path}: the result has no image, audio or file")
+    for number, (block, data) in enumerate(found, 1):
+        target = path
+        if path.is_dir():
+            kind = block.get("mimeType") or as_object(block.get("resource")).get("mimeType")
+            target = path / f"content-{number}{mimetypes.guess_extension(str(kind)) or '.bin'}"
+        elif len(found) > 1:
+            target = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        try:
+            target.write_bytes(data)
+        except OSError as problem:
+            raise SetupError(f"--output {target} cannot be written: {problem.strerror}") from None
+        note(f"saved {target}  ({len(data)} bytes)")
