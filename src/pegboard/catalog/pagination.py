@@ -10,7 +10,7 @@ from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.shown_lists import ShownLists
 from pegboard.errors import InvalidParams
-from pegboard.protocol.json_values import objects_in
+from pegboard.protocol.json_values import as_list, objects_in
 from pegboard.rules.verdicts import View
 from pegboard.security.seal import Seal
 
@@ -102,7 +102,7 @@ class PagedResults:
 
     def page(self, whole: EncodedResult, cursor: str | None) -> EncodedResult:
         """The page of a result behind a cursor, or the first; a result that fits on one page is returned as it is."""
-        items = objects_in(whole.value[self._member])
+        items = as_list(whole.value[self._member])
         if cursor is None and len(items) <= self._size:
             return whole
         # By identity: a result is one object until its list changes, and is kept alive here.
@@ -110,6 +110,6 @@ class PagedResults:
         if kept is None:
             private = whole.value["cacheScope"] == "private"
             caching = self._caching.private() if private else self._caching
-            listing = Listing(self._member, lambda _: items, self._seal, self._size, caching)
+            listing = Listing(self._member, lambda _: objects_in(items), self._seal, self._size, caching)
             kept = self._listings[id(whole)] = whole, listing
         return kept[1].page(cursor)

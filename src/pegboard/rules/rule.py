@@ -74,7 +74,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     hide: tuple[What, ...] = ()
 
 
-class Item(Struct, frozen=True, kw_only=True):
+class Item(Struct, frozen=True, kw_only=True, eq=False):
     """What a verdict is about.
 
     name: the name of the tool or prompt, or the URI of the resource, at its own server.

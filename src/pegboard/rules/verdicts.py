@@ -36,11 +36,8 @@ from pegboard.rules.rule import (
 VIEWS_KEPT: Final = 512
 """How many different sets of rights are remembered; a caller with another one costs a little more."""
 _PRINCIPALS_KEPT: Final = 4096
-_VERDICTS_KEPT: Final = 16_384
+_ITEMS_KEPT: Final = 16_384
 
-_NO_RULES: Final = "there are no rules"
-_NO_MATCH: Final = "no rule matches"
-_META_TOOL: Final = "no rule matches; a meta-tool shows and calls only what the caller may use"
 _OWN_SCOPES: Final = "the scopes that it requires"
 
 _Part: TypeAlias = str | re.Pattern[str] | None
@@ -62,13 +59,19 @@ class Verdict(Struct, frozen=True):
     listed: bool = True
 
 
+_ALLOWED: Final = Verdict("allow", "there are no rules")
+_ALLOWED_META_TOOL: Final = Verdict(
+    "allow", "no rule matches; a meta-tool shows and calls only what the caller may use"
+)
+_DENIED: Final = Verdict("deny", "no rule matches", listed=False)
+
+
 class _Clause(Struct, frozen=True):
     """One pattern of one rule."""
 
     position: int
     rule: int
-    effect: Effect
-    label: str
+    verdict: Verdict
     toolbox: _Part
     server: _Part
     item: _Part
@@ -104,7 +107,7 @@ class _Clause(Struct, frozen=True):
         same = _fits(self.item, item.name)
         if item.kind != "resource":
             return same
-        if self.effect == "allow":
+        if self.verdict.effect == "allow":
             # In doubt a URI is not allowed: another spelling of it may lead elsewhere. A template that the operator
             # names exactly allows all that it produces.
             return (same and _fits(self.canonical, canonical)) or self.item == item.template != ""
@@ -123,6 +126,7 @@ class Rules:
         self._clauses = tuple(_compile(self._rules, located))
         self._views: BoundedDict[tuple[object, ...], View] = BoundedDict(VIEWS_KEPT)
         self._by_principal: BoundedDict[int, tuple[Principal, View]] = BoundedDict(_PRINCIPALS_KEPT)
+        self._items: dict[int, tuple[CalledTool, Item]] = {}
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -136,7 +140,7 @@ class Rules:
         known = [(item, canonical_uri(item.name)) for item in items]
         kinds = {item.kind for item, _ in known} | LOCATED_KINDS
         return [
-            clause.label
+            clause.verdict.rule
             for clause in self._clauses
             if not clause.kinds.isdisjoint(kinds) and not any(clause.matches(*one) for one in known)
         ]
@@ -156,6 +160,15 @@ class Rules:
         view = self._view(holding, principal.scopes, principal.kind)
         self._by_principal[id(principal)] = principal, view
         return view
+
+    def item(self, called: CalledTool) -> Item:
+        """The item of a tool, prompt, resource or template; the same object each time."""
+        known = self._items.get(id(called))
+        if known is None or known[0] is not called:
+            if len(self._items) >= _ITEMS_KEPT:
+                self._items.clear()
+            known = self._items[id(called)] = called, item_of(called)
+        return known[1]
 
     def _view(self, holding: tuple[tuple[int, int], ...], scopes: frozenset[str], kind: str) -> View:
         # A token can be exchanged for one with more scopes; a local user needs none.
@@ -182,17 +195,22 @@ class View:
         self._index: dict[_Key, list[_Clause]] = {}
         for clause in self._clauses:
             self._index.setdefault(clause.key, []).append(clause)
-        self._known: dict[int, tuple[CalledTool, Verdict]] = {}
+        # Which parts of the patterns are literal: an item is looked up once for each combination.
+        self._shapes = {
+            (toolbox is not None, server is not None, name is not None) for toolbox, server, name in self._index
+        }
+        self._known: dict[Item, Verdict] = {}
         self._servers: dict[tuple[str, str], bool] = {}
 
     def of(self, called: CalledTool) -> Verdict:
         """The verdict about a tool, prompt, resource or template; remembered."""
-        known = self._known.get(id(called))
-        if known is None or known[0] is not called:
-            if len(self._known) >= _VERDICTS_KEPT:
+        item = self._rules.item(called)
+        known = self._known.get(item)
+        if known is None:
+            if len(self._known) >= _ITEMS_KEPT:
                 self._known.clear()
-            known = self._known[id(called)] = called, self.verdict(item_of(called))
-        return known[1]
+            known = self._known[item] = self.verdict(item)
+        return known
 
     def of_uri(self, called: CalledTool, uri: str, *, from_template: bool) -> Verdict:
         """The verdict about a URI that is not listed itself, at the server that has it."""
@@ -200,13 +218,17 @@ class View:
 
     def verdict(self, item: Item) -> Verdict:
         """What these callers may do with an item: the first rule that matches decides."""
-        matching = self._matching(item)
-        decided = self._decide(item, matching, self._holding)
+        canonical = canonical_uri(item.name)
+        candidates = self._candidates(item, canonical)
+        decided = self._decide(item, (one for one in candidates if one.matches(item, canonical)), self._holding)
         if decided.effect == "hide":
             return decided
         if decided.effect == "allow":
             missing = self._kind != "local" and not item.scopes <= self._scopes
             return self._deny(_OWN_SCOPES, item.scopes) if missing else decided
+        if all(one.rule in self._holding for one in candidates):
+            return decided
+        matching = [one for one in candidates if one.matches(item, canonical)]
         return self._deny(decided.rule, self._find_scopes(item, matching))
 
     def may_see(self, toolbox: str, server: str = "") -> bool:
@@ -219,30 +241,25 @@ class View:
     def _holds(self, rule: int, scopes: frozenset[str]) -> bool:
         return any(needed <= scopes for needed in self._needed[rule])
 
-    def _matching(self, item: Item) -> Sequence[_Clause]:
-        """The clauses that match an item, in the order of the rules, as if the caller had every scope."""
-        canonical = canonical_uri(item.name)
-        names = (canonical, canonical_uri(item.template), None) if item.template else (canonical, None)
-        found = [
-            clause
-            for toolbox in (item.toolbox, None)
-            for server in (item.server, None)
-            for name in names
-            for clause in self._index.get((toolbox, server, name), ())
-            if clause.matches(item, canonical)
-        ]
-        found.sort(key=lambda clause: clause.position)
+    def _candidates(self, item: Item, canonical: str) -> Sequence[_Clause]:
+        """The clauses that may match an item by their literal parts, in the order of the rules."""
+        found: list[_Clause] = []
+        for has_toolbox, has_server, has_name in self._shapes:
+            toolbox, server = item.toolbox if has_toolbox else None, item.server if has_server else None
+            found += self._index.get((toolbox, server, canonical if has_name else None), ())
+            if has_name and item.template:
+                found += self._index.get((toolbox, server, canonical_uri(item.template)), ())
+        if len(found) > 1:
+            found.sort(key=_position)
         return found
 
-    def _decide(self, item: Item, matching: Sequence[_Clause], holding: Container[int]) -> Verdict:
-        if not self._rules:
-            return Verdict("allow", _NO_RULES)
+    def _decide(self, item: Item, matching: Iterable[_Clause], holding: Container[int]) -> Verdict:
+        if not self._rules._rules:
+            return _ALLOWED
         for clause in matching:
             if clause.rule in holding:
-                return Verdict(clause.effect, clause.label, listed=clause.effect == "allow")
-        if item.kind == "meta-tool":
-            return Verdict("allow", _META_TOOL)
-        return Verdict("deny", _NO_MATCH)
+                return clause.verdict
+        return _ALLOWED_META_TOOL if item.kind == "meta-tool" else _DENIED
 
     def _deny(self, rule: str, scopes: Collection[str]) -> Verdict:
         return Verdict("deny", rule, tuple(sorted(scopes)), listed=bool(scopes) and self._kind == "token")
@@ -251,7 +268,7 @@ class View:
         """All scopes that the item needs, by the rule that allows it with the fewest more; empty if none does."""
         found: list[frozenset[str]] = []
         for clause in matching:
-            if clause.effect != "allow" or clause.rule in self._holding:
+            if clause.verdict.effect != "allow" or clause.rule in self._holding:
                 continue
             for needed in self._needed[clause.rule]:
                 wanted = needed | item.scopes
@@ -262,12 +279,12 @@ class View:
         return min(found, key=lambda wanted: len(wanted - self._scopes), default=frozenset())
 
     def _may_see(self, toolbox: str, server: str) -> bool:
-        if not self._rules:
+        if not self._rules._rules:
             return True
         for clause in self._clauses:
             if not _reaches(clause, toolbox, server):
                 continue
-            if clause.effect == "allow" and (clause.rule in self._holding or self._kind == "token"):
+            if clause.verdict.effect == "allow" and (clause.rule in self._holding or self._kind == "token"):
                 return True
             if clause.rule in self._holding and clause.covers_servers and (server or clause.server is None):
                 return False
@@ -288,8 +305,8 @@ def _compile(rules: Sequence[Rule], located: bool) -> Iterator[_Clause]:
         for effect in effects:
             for what in getattr(rule, effect):
                 parts = _split(what, located)
-                label = f"rules[{number}]: {effect} {_describe(what)}"
-                yield _Clause(position, number, effect, label, *parts, _kinds(what), what)
+                verdict = Verdict(effect, f"rules[{number}]: {effect} {_describe(what)}", listed=effect == "allow")
+                yield _Clause(position, number, verdict, *parts, _kinds(what), what)
                 position += 1
 
 
@@ -317,6 +334,10 @@ def _describe(what: What) -> str:
     if what == What(match=what.match):
         return what.match
     return msgspec.json.encode({name: value for name, value in msgspec.to_builtins(what).items() if value}).decode()
+
+
+def _position(clause: _Clause) -> int:
+    return clause.position
 
 
 def _literal(part: _Part) -> str | None:
