@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
 # One short round of each script. Exit code 1 only says that a target was missed, as it may be on a busy machine.
 SHORT = {
+    "access.py": ["0.1"],
     "hooks.py": ["1"],
     "middleware.py": ["0.1"],
     "run.py": ["--quick", "--seconds", "0.1", "--alone", "--only", "http"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
 from pegboard.call_target import UNKNOWN_ITEM, CalledItem
@@ -18,6 +19,9 @@ from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tools.tool import Tool
 
 _DISCOVERIES_KEPT: Final = 64
+
+Chains: TypeAlias = dict[str, tuple[Tool, Handler]]
+"""The tools that can be called, each with its composed Handler, by name."""
 
 
 class Dispatcher:
@@ -41,8 +45,10 @@ class Dispatcher:
         self._run = run
         self._surround = surround
         self._access = access
-        self._chains: dict[str, tuple[Tool, Handler]] = {}
-        self._chains_by_view: BoundedDict[View, dict[str, tuple[Tool, Handler]]] = BoundedDict(VIEWS_KEPT)
+        self._chains: Chains = {}
+        self._chains_by_view: BoundedDict[View, Chains] = BoundedDict(VIEWS_KEPT)
+        # The view of a principal is found by its identity; so are its chains, in one step.
+        self._chains_by_principal: BoundedDict[int, tuple[Principal, Chains]] = BoundedDict(VIEWS_KEPT)
         self._chain_of_unknown: Handler | None = None
         self._generation = catalog.generation
         self._catalog_methods = reading
@@ -102,6 +108,7 @@ class Dispatcher:
         if self._generation != self._catalog.generation:
             self._chains.clear()
             self._chains_by_view.clear()
+            self._chains_by_principal.clear()
             self._chain_of_unknown = None
             self._generation = self._catalog.generation
         chains = self._chains_of(call) if self._access.restricted else self._chains
@@ -115,15 +122,19 @@ class Dispatcher:
         call.tool, chain = found
         return chain(call)
 
-    def _chains_of(self, call: Call) -> dict[str, tuple[Tool, Handler]]:
+    def _chains_of(self, call: Call) -> Chains:
         """The chains of the tools that the caller may use."""
-        view = self._access.rules.view(call.caller.principal)
-        chains = self._chains_by_view.get(view)
-        if chains is None:
-            chains = self._chains_by_view[view] = {}
-        return chains
+        principal = call.caller.principal
+        known = self._chains_by_principal.get(id(principal))
+        if known is None or known[0] is not principal:
+            view = self._access.rules.view(principal)
+            chains = self._chains_by_view.get(view)
+            if chains is None:
+                chains = self._chains_by_view[view] = {}
+            known = self._chains_by_principal[id(principal)] = principal, chains
+        return known[1]
 
-    def _find_chain(self, call: Call, chains: dict[str, tuple[Tool, Handler]]) -> tuple[Tool, Handler] | None:
+    def _find_chain(self, call: Call, chains: Chains) -> tuple[Tool, Handler] | None:
         """The chain of the tool that the caller names; None for an unknown one, or one that it may not use."""
         tool, view = self._catalog.get(call.name), self._access.view(call.caller.principal)
         if tool is None or (view is not None and view.of(tool).effect != "allow"):
