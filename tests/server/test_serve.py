@@ -265,14 +265,20 @@ def test_an_address_that_others_can_reach_needs_a_flag(host: str) -> None:
     assert "--public" in line
 
 
+def test_an_address_that_others_can_reach_needs_authentication_or_a_second_flag() -> None:
+    with Child(*PEGBOARD, "run", ROUGH, "--http", "--host", "0.0.0.0", "--public", stdin=subprocess.DEVNULL) as child:
+        line = one_line(child)
+    assert "--no-auth" in line
+
+
 def test_public_binds_every_address() -> None:
-    with HttpChild("--host", "0.0.0.0", "--public", shown="0.0.0.0") as child:
+    with HttpChild("--host", "0.0.0.0", "--public", "--no-auth", shown="0.0.0.0") as child:
         assert child.text("add", a=1, b=1) == "2"
 
 
 @pytest.mark.parametrize(("more", "said"), [((), True), (("--allow-host", "board.example"), False)])
 def test_public_says_how_to_allow_host_names(more: tuple[str, ...], said: bool) -> None:
-    with HttpChild("--host", "0.0.0.0", "--public", *more, shown="0.0.0.0") as child:
+    with HttpChild("--host", "0.0.0.0", "--public", "--no-auth", *more, shown="0.0.0.0") as child:
         child.process.terminate()
         assert child.wait() == 0
         assert ("--allow-host NAME" in child.said()) is said

@@ -32,9 +32,7 @@ def test_without_flags_every_option_has_its_default() -> None:
 
 
 def test_every_flag_sets_its_option() -> None:
-    words = (
-        "--http --host ::1 --port 8000 --uds /tmp/s --public --tls-cert c --tls-key k --path-prefix /p --no-websocket"
-    )
+    words = "--http --host ::1 --port 8000 --uds /tmp/s --public --no-auth --tls-cert c --tls-key k --path-prefix /p --no-websocket"
     more = "--trusted-proxy 10.0.0.1 --trusted-proxy 10.0.0.2 --cors https://a.example --allow-host b.example"
     last = "--legacy-endpoints sse,rpc --store sqlite:s --workers 2 --sessions off --log-level debug --log-format json --drain 3"
     assert options(*f"{words} {more} {last}".split()) == {
@@ -44,6 +42,7 @@ def test_every_flag_sets_its_option() -> None:
         "port": 8000,
         "uds": "/tmp/s",
         "public": True,
+        "no_auth": True,
         "tls_cert": "c",
         "tls_key": "k",
         "path_prefix": "/p",
