@@ -18,6 +18,7 @@ from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
+from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.http_types import Route
 from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
@@ -113,13 +114,21 @@ class Hosted(ABC):
             )
         return loading.get()
 
-    def asgi(self, *, path: str = "/mcp", ws: str | None = None, **options: Unpack[MountOptions]) -> AsgiApp:
+    def asgi(
+        self,
+        *,
+        path: str = "/mcp",
+        ws: str | None = None,
+        principal: PrincipalSource | None = None,
+        **options: Unpack[MountOptions],
+    ) -> AsgiApp:
         """An ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
         It serves `path` alone. `ws` is a path for WebSockets; `legacy_endpoints` adds deprecated endpoints next to `path`.
-        `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
+        `principal` says how the application around it has authenticated a request: "user" for `scope["user"]`, a function
+        of the ASGI scope, or `Depends(…)` of FastAPI (docs/security.md). `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
         """
-        return mount(self, path=path, ws=ws, options=resolve_mount_options(options))
+        return mount(self, path=path, ws=ws, options=resolve_mount_options(options), principal=principal)
 
 
 def _resolve(transport: Transport | None, options: ServingOptions) -> ServingOptions:

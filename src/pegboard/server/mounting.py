@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
+from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
@@ -123,7 +124,14 @@ async def drain_and_stop(served: ServedApp, endpoint: ProtectedEndpoint) -> None
     await clean_up(served)
 
 
-def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions) -> AsgiApp:
+def mount(
+    served: ServedApp,
+    *,
+    path: str,
+    ws: str | None,
+    options: MountOptions,
+    principal: PrincipalSource | None = None,
+) -> AsgiApp:
     """An ASGI application of a board."""
     guard = Guard(hosts=options["allow_host"], origins=options["cors"], mounted=True)
     legacy_endpoints = read_endpoint_names(options["legacy_endpoints"], "asgi(legacy_endpoints=…)")
@@ -149,7 +157,8 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
         return AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
 
     # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.
-    is_stored = not isinstance(open_store(store, limits), MemoryStore)
+    # An authentication that asks issuers is opened there as well.
+    is_stored = served.auth is not None or not isinstance(open_store(store, limits), MemoryStore)
     app: MountedApp = StoredApp(served, store, make_endpoint) if is_stored else InMemoryApp(served, make_endpoint)
     return AsgiApp(
         app,
@@ -158,6 +167,8 @@ def mount(served: ServedApp, *, path: str, ws: str | None, options: MountOptions
         siblings=endpoint_paths(legacy_endpoints),
         unrouted=("/health", "/ready"),
         socket_path=ws,
+        principal=principal,
+        optional=served.auth is not None,
         on_first=lambda scope: guard.allow_origins(_framework_origins(scope)),
     )
 

@@ -7,18 +7,23 @@ streams, with the server's speed as back-pressure, while a second task watches f
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.auth.www_authenticate import WELL_KNOWN
 from pegboard.errors import PegboardError, StoreDown
 from pegboard.limits import Limits
+from pegboard.server.access import Access
+from pegboard.server.asgi.asgi_principal import PrincipalSource, find_principal, read_source, rejection
 from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
 from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint
 from pegboard.server.http.responses.error_responses import error_response
 from pegboard.server.http.responses.plain_responses import body_too_large, internal_error
 from pegboard.server.http.responses.response_encoding import encode_headers
@@ -59,7 +64,8 @@ class AsgiApp:
     instead of mounting it. As a route, `beside` yields to other routes, and `unrouted` paths are left to them.
 
     `async with` opens the endpoint before the first request, and closes it. `on_first` is called with the scope of the
-    first request.
+    first request. `principal` says who sends a request; one without a principal is rejected, unless that is `optional`
+    because the endpoint authenticates it.
     """
 
     def __init__(
@@ -72,10 +78,14 @@ class AsgiApp:
         unrouted: Iterable[str] = (),
         socket_path: str | None = None,
         on_first: Callable[[AsgiScope], None] | None = None,
+        principal: PrincipalSource | None = None,
+        optional: bool = False,
     ) -> None:
         self._app = app
         self._on_first = on_first
         self._limits = limits
+        self._identify = None if principal is None else read_source(principal)
+        self._optional = optional
         self.path = "/" + path.strip("/")
         base = self.path.rpartition("/")[0]
         ours = dict.fromkeys(_both(self.path), b"/mcp")
@@ -89,13 +99,18 @@ class AsgiApp:
         mounted = {**places, "": b"/mcp", "/": b"/mcp"}
         self._heads = HeadCache(places, mounted, limits, base)
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def __call__(  # noqa: C901 - each coroutine on the path of a call costs time
+        self, scope: AsgiScope, receive: Receive, send: Send
+    ) -> None:
         if self._on_first is not None:
             self._first(scope)
         if scope["type"] != "http":
             await self._handle_other(scope, receive, send)
             return
         head = self._heads.find(scope)
+        endpoint = self._app.endpoint or await self._open()
+        if not isinstance(head, Answer) and (self._identify or isinstance(endpoint, AuthenticatedEndpoint)):
+            head = await self._admit(endpoint, scope, head)
         if isinstance(head, Answer):
             await send_refusal(send, scope["method"], head)
             return
@@ -106,7 +121,6 @@ class AsgiApp:
         if not isinstance(body, bytes):
             await send_refusal(send, scope["method"], body)
             return
-        endpoint = self._app.endpoint or await self._open()
         sink = AsgiSink(self._limits, head.method == b"HEAD")
         try:
             answer = endpoint.accept(head, body, sink)
@@ -128,6 +142,23 @@ class AsgiApp:
         if self._on_first is not None and scope["type"] != "lifespan":
             self._on_first(scope)
             self._on_first = None
+
+    async def _admit(self, endpoint: Endpoint, scope: AsgiScope, head: Head) -> Head | Answer:
+        """Authenticate the sender of a request, before its body is read."""
+        if self._identify is not None:
+            found = await find_principal(self._identify, scope)
+            if isinstance(found, Answer):
+                return found
+            if found is not None:
+                # Heads are cached, and the same head may have another principal next time.
+                return replace(head, access=Access(found), verdict=None)
+            if not self._optional:
+                return rejection()
+        if isinstance(endpoint, AuthenticatedEndpoint) and head.access.until <= time.monotonic():
+            refused = endpoint.admit(head)
+            answer = refused if refused is None or isinstance(refused, Answer) else await refused
+            return head if answer is None else answer
+        return head
 
     async def _open(self) -> Endpoint:
         try:
@@ -161,15 +192,18 @@ class AsgiApp:
         answer: Answer | Upgrade = NO_WEBSOCKET
         if strip_root(scope) in self._places["websocket"]:
             head = self._heads.find(as_request(scope))
-            answer = head if isinstance(head, Answer) else await self._start_request(head)
+            answer = head if isinstance(head, Answer) else await self._start_request(scope, head)
         if isinstance(answer, Upgrade):
             await serve_websocket(answer, scope, receive, send, self._limits)
         else:
             await reject_websocket(scope, send, answer)
 
-    async def _start_request(self, head: Head) -> Answer | Upgrade:
+    async def _start_request(self, scope: AsgiScope, head: Head) -> Answer | Upgrade:
         endpoint = self._app.endpoint or await self._open()
-        served: Any = endpoint.accept(head, b"", AsgiSink(self._limits))
+        admitted = await self._admit(endpoint, scope, head)
+        if isinstance(admitted, Answer):
+            return admitted
+        served: Any = endpoint.accept(admitted, b"", AsgiSink(self._limits))
         if isinstance(served, Coroutine | asyncio.Task):
             # The authentication waits for another server.
             served = await served

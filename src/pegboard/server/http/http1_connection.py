@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, R
 from pegboard.server.http.responses.plain_responses import internal_error, plain_error
 from pegboard.server.http.responses.response_encoding import CLOSE, CONTINUE, encode_answer, encode_head
 from pegboard.server.http.server_request import NO_HEAD, ServerRequest
-from pegboard.server.http_types import Answer, Endpoint, Headers, Upgrade
+from pegboard.server.http_types import Answer, Endpoint, Head, Headers, Upgrade
 
 log = logging.getLogger("pegboard.http")
 
@@ -36,6 +36,9 @@ log = logging.getLogger("pegboard.http")
 GRACE_SECONDS: Final = 5.0
 # Above this size, the output of a stream is sent before the end of the turn.
 FLUSH_BYTES: Final = 16 * 1024
+
+Admit: TypeAlias = Callable[[Head], Answer | Coroutine[Any, Any, Answer | None] | None]
+"""Authenticates the sender of a request; the rejection, or None."""
 
 # Stands for a request that was rejected before it was complete.
 UNREAD: Final = ServerRequest(NO_HEAD, b"", keep=False, chunks=True)
@@ -176,7 +179,7 @@ class Http1Connection(LimitedConnection):
     """One connection: reads requests, passes them to the endpoint one after the other, writes the responses."""
 
     __slots__ = (
-        "_accept", "_feed", "_last_stage", "_paused", "_reader", "_ready", "_resting", "_secure", "_served", "_stream", "loop", "send",
+        "_accept", "_admit", "_feed", "_last_stage", "_paused", "_reader", "_ready", "_resting", "_screened", "_screening", "_secure", "_served", "_stream", "loop", "send",
         "serving",
     )  # fmt: skip
 
@@ -194,6 +197,10 @@ class Http1Connection(LimitedConnection):
         super().__init__(limits, connections)
         self.loop = loop
         self._accept = endpoint.accept
+        # Only an endpoint that authenticates has it.
+        self._admit: Admit | None = getattr(endpoint, "admit", None)
+        self._screened: Head | None = None
+        self._screening: asyncio.Task[None] | None = None
         self._secure = secure
         self._stream: ResponseStream | None = None
         self.serving = False
@@ -244,8 +251,33 @@ class Http1Connection(LimitedConnection):
             self._since = self._connections.now
         if reader.stage or self._heavy or self._ready:
             self.weigh()
-        if reader.continues:
+            if self._admit is not None and reader.stage == BODY and reader.head is not self._screened:
+                self._screen(reader.head)
+        if reader.continues and self._screening is None:
             self._continue()
+
+    def _screen(self, head: Head) -> None:
+        """Authenticate the sender of a request whose body is still to come; only the body of a known caller is read."""
+        if self.busy or self._admit is None:
+            # It is authenticated when the requests before it are answered.
+            return
+        self._screened = head
+        refused = self._admit(head)
+        if isinstance(refused, Answer):
+            self._reader.refuse(refused)
+            self.serve()
+        elif refused is not None:
+            self._paused = True
+            self._transport.pause_reading()
+            task = start(self._screen_later(refused), loop=self.loop)
+            self._screening = None if task.done() else task
+
+    async def _screen_later(self, pending: Coroutine[Any, Any, Answer | None]) -> None:
+        refused = await pending
+        self._screening = None
+        if refused is not None:
+            self._reader.refuse(refused)
+        self.serve()
 
     def eof_received(self) -> None:
         self._disconnected()

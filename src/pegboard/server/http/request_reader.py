@@ -132,6 +132,11 @@ class RequestReader:
         elif stage != ENDED:
             self._parse(data)
 
+    @property
+    def head(self) -> Head:
+        """The head of the request whose body is being read."""
+        return self._head
+
     def read_on(self) -> None:
         """Parse the bytes that were kept while the reader was full."""
         data, self._unparsed = self._unparsed, b""
