@@ -52,8 +52,6 @@ def test_any_other_is_answered_with_our_newest_that_has_a_handshake(version: str
 @pytest.mark.parametrize(
     "params",
     [
-        b"",
-        b"{}",
         handshake(protocolVersion=...),
         handshake(protocolVersion=1),
         handshake(capabilities=...),

@@ -18,7 +18,7 @@ from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.client.transports.websocket_link import WebSocketLink
 from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
-from pegboard.protocol.revisions import MODERN, REVISIONS
+from pegboard.protocol.revisions import REVISIONS
 
 
 @runtime_checkable
@@ -49,7 +49,7 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
         case _ if not hasattr(target, "handler"):
             kinds = "a board, a URL, a command as a list of words, or a configuration entry"
             raise SetupError(f"{type(target).__name__} is not a valid target; pass {kinds}")
-        case _ if options.version in (None, MODERN):
+        case _ if options.version is None or not REVISIONS[options.version].has_sessions:
             return InProcessLink(target, identity, rounds=options.rounds)
         case _:
             if options.rounds or not hasattr(target, "open_line"):

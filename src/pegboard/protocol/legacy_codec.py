@@ -13,7 +13,7 @@ from pegboard.errors import Busy, DuplicateRequestId, InsufficientScope, Invalid
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.content import blocks_for
 from pegboard.protocol.json_values import as_object, objects_in
-from pegboard.protocol.revisions import FIELDS, LEGACY, NEWEST_LEGACY, REVISIONS, trim
+from pegboard.protocol.revisions import ASSUMED, FIELDS, LEGACY, NEWEST_LEGACY, REVISIONS, trim
 
 _encode = msgspec.json.Encoder().encode
 _REMEMBERED_BYTES = 2048
@@ -48,8 +48,11 @@ def _remember(params: bytes) -> Handshake:
 
 
 def _read(params: bytes) -> Handshake:
+    if params in (b"", b"{}"):
+        # The smallest request that some clients send; docs/decisions/0003 says why it is accepted.
+        return Handshake(ASSUMED, {}, {})
     try:
-        sent = msgspec.json.decode(params or b"{}", type=_InitializeParams)
+        sent = msgspec.json.decode(params, type=_InitializeParams)
     except msgspec.MsgspecError:
         raise InvalidParams(
             "initialize needs params.protocolVersion (a string), params.capabilities and params.clientInfo (objects)"

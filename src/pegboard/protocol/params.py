@@ -22,6 +22,7 @@ class Params(Struct, gc=False):
     cursor: str | UnsetType = UNSET
     task: str | UnsetType = field(name="taskId", default=UNSET)
     arguments: Raw = NOTHING
+    inner: Raw = field(name="params", default=NOTHING)
     answers: Raw = field(name="inputResponses", default=NOTHING)
     ticket: str | UnsetType = field(name="requestState", default=UNSET)
     meta: Raw = field(name="_meta", default=NOTHING)

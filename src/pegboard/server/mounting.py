@@ -148,6 +148,7 @@ def mount(
             legacy_endpoints=legacy_endpoints,
             successor=name,
             websocket=ws is not None,
+            direct_methods=options["direct_methods"],
             shared=shared,
             parts=served.readiness,
         )

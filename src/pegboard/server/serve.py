@@ -276,6 +276,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         prefix=prefix,
         legacy_endpoints=_legacy_endpoints(options),
         websocket=options["websocket"],
+        direct_methods=options["direct_methods"],
         legacy=legacy,
         shared=shared,
         parts=served.readiness,

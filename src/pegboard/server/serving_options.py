@@ -57,6 +57,7 @@ class MountOptions(TypedDict, total=False):
     cors: Annotated[Names, Help("allow browser pages of this origin to call the server", (), "ORIGIN")]
     allow_host: Annotated[Names, Help("accept this host name in URLs, besides localhost and IP addresses", (), "NAME")]
     legacy_endpoints: Annotated[Names, Help(_ENDPOINTS, "all", "NAMES")]
+    direct_methods: Annotated[bool, Help("call a tool by its name as the method of a request, at /rpc and /ws", False)]
     store: Annotated[str, Help(_STORE, "memory", "ADDRESS", SCALING)]
     sessions: Annotated[Literal["on", "off"], Help(_SESSIONS, "on", group=SCALING)]
 

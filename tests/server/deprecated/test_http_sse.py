@@ -124,9 +124,9 @@ async def test_a_second_handshake_changes_nothing() -> None:
     assert (door.probe.calls[-1].caller.version, door.probe.calls[-1].caller.client["name"]) == ("2025-06-18", "o")
 
 
-async def test_a_handshake_without_its_params_may_be_sent_again() -> None:
+async def test_a_handshake_with_wrong_params_may_be_sent_again() -> None:
     client = Old(make_door())
-    assert (await client.ask("initialize", {}, 1))["error"]["code"] == -32602
+    assert (await client.ask("initialize", {"protocolVersion": 1}, 1))["error"]["code"] == -32602
     assert "result" in await client.greet()
 
 

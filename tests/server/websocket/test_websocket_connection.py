@@ -143,7 +143,7 @@ async def test_a_connection_that_served_requests_becomes_a_socket() -> None:
     async with await serve(board()) as house:
         reader, writer = await asyncio.open_connection("127.0.0.1", house.server.port)
         writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert (await reader.readuntil(b'"ok"}')).startswith(b"HTTP/1.1 200")
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
         lines = [f"{name}: {value}" for name, value in FIELDS.items()]
         writer.write("\r\n".join(["GET /ws HTTP/1.1", *lines, "", ""]).encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")

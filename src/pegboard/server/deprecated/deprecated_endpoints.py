@@ -49,6 +49,7 @@ class DeprecatedEndpoints:
         successor: str = "/mcp",
         cluster: Cluster | None = None,
         apart: bool = False,
+        direct_methods: bool = False,
     ) -> None:
         """Processes without a common store (`apart`) cannot share sessions.
 
@@ -69,6 +70,8 @@ class DeprecatedEndpoints:
         if at_sse:
             self._open(prefix, "/sse", at_sse)
         if "rpc" in which:
+            if direct_methods:
+                stateless = Stateless(handler, info, limits, calls, callers, direct_methods=True)
             self._open(prefix, "/rpc", {b"POST": RpcEndpoint(stateless, limits, calls).post})
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,14 +12,20 @@ from msgspec import UNSET, Raw, Struct
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EMPTY_OBJECT, Call, Caller, CallStream, Channel, ProgressToken, RequestId
 from pegboard.errors import DuplicateRequestId, InvalidParams, InvalidRequest, MethodNotFound
+from pegboard.logs.printable import printable
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.legacy_codec import read_handshake
 from pegboard.protocol.members import QUOTE
 from pegboard.protocol.modern_codec import check_version, read_envelope
 from pegboard.protocol.params import PREFIX, Params, read_meta
-from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, NAMED, REVISIONS, Revision, find_revision
+from pegboard.protocol.revisions import DEFAULT_LOG_LEVEL, METHODS, NAMED, REVISIONS, Revision, find_revision
 
+_log = logging.getLogger("pegboard.server")
+
+_MAX_MISNAMING: Final = 64
+_misnaming: Final[set[str]] = set()
+"""The names of clients that were reported for `params.params`."""
 _MODERN_MARK: Final = (PREFIX + "protocolVersion").encode()
 _REMEMBERED: Final = 1024
 _REMEMBERED_BYTES: Final = 2048
@@ -75,7 +82,8 @@ def read_token(params: Params) -> ProgressToken | None:
 def check_method(method: str, version: str) -> None:
     """Reject a method that the revision, or this server, does not have."""
     if method not in REVISIONS[version].methods:
-        raise MethodNotFound(f"Method not found: {method[:80]!r}")
+        hint = "" if "/" in method or method in METHODS else "; call a tool with tools/call and its name in params.name"
+        raise MethodNotFound(f"Method not found: {method[:80]!r}{hint}")
 
 
 def check_batches(revision: Revision) -> None:
@@ -114,16 +122,29 @@ class AdmittedRequest(Struct, frozen=True):
             channel=channel,
             id=self.id,
             name=self.about,
-            raw=EMPTY_OBJECT if params.arguments is NOTHING else params.arguments,
+            raw=params.arguments if params.arguments is not NOTHING else EMPTY_OBJECT,
             params=self.message.params,
             token=self.token,
             headers=headers,
         )
+        if params.inner is not NOTHING and params.arguments is NOTHING:
+            call.raw = _read_misnamed(self.method, params.inner, self.caller)
         if params.answers is not NOTHING:
             call.answers = params.answers
         if params.ticket is not UNSET:
             call.ticket = params.ticket
         return call
+
+
+def _read_misnamed(method: str, inner: Raw, caller: Caller) -> Raw:
+    """The arguments of a client that names them as JSON-RPC does; each is reported once."""
+    if method not in ("tools/call", "prompts/get"):
+        return EMPTY_OBJECT
+    name = str(caller.client.get("name", ""))[:80]
+    if name not in _misnaming and len(_misnaming) < _MAX_MISNAMING:
+        _misnaming.add(name)
+        _log.warning("the client %r sends params.params in place of params.arguments; it was read", printable(name))
+    return inner
 
 
 def admit(

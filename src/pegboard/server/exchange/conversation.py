@@ -55,9 +55,17 @@ class LineService:
     """What all lines of one server share; `transport` is the transport that its callers have."""
 
     def __init__(
-        self, handler: Handler, info: Mapping[str, Json], limits: Limits, followers: Subscribers, transport: str
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        followers: Subscribers,
+        transport: str,
+        *,
+        direct_methods: bool = False,
     ) -> None:
         self.handler = handler
+        self.direct_methods = direct_methods
         self.limits = limits
         self.followers = followers
         self.transport = transport
@@ -263,8 +271,8 @@ class Conversation:
         exchange = LineExchange(self._peer, self._service.revision_codecs[caller.version], request_id)
         return initialize_call(request_id, caller, exchange), exchange
 
-    def _start(self, call: Call, exchange: LineExchange, request_id: RequestId) -> None:
-        handler = self._handler
+    def _start(self, call: Call, exchange: LineExchange, request_id: RequestId, handler: Handler | None = None) -> None:
+        handler = handler or self._handler
         if call.method == SUBSCRIBE and self._legacy is not None:
             handler = subscription_handler(handler, self._legacy, self._limits)
         elif call.method == LISTEN:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from pegboard.call import Call, Caller, Done, EncodedResult, Handler, Json, Reply, RequestId, ask_in_result
 from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, SessionsUnsupported
@@ -30,7 +31,9 @@ from pegboard.server.exchange.admission import (
 )
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.change_streams import LISTEN
+from pegboard.server.exchange.direct_method import answer_directly, as_tool_call, is_direct
 from pegboard.server.exchange.exchanges import Ask, LineExchange, reject_question, run_call
+from pegboard.server.exchange.fast_path import CALL
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _NO_SESSIONS: Final = (
@@ -69,8 +72,17 @@ class Stateless:
     """Serves one Handler to clients that send single requests or batches."""
 
     def __init__(
-        self, handler: Handler, info: Mapping[str, Json], limits: Limits, calls: CallsInFlight, callers: CallerCache
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        calls: CallsInFlight,
+        callers: CallerCache,
+        *,
+        direct_methods: bool = False,
     ) -> None:
+        """With `direct_methods`, a method that is the name of a tool calls the tool."""
+        self._direct_methods = direct_methods
         self._handler = handler
         self._limits = limits
         self._calls = calls
@@ -134,6 +146,9 @@ class Stateless:
     def _want(
         self, message: Message, method: str, request_id: RequestId, stated: Revision | None, access: Access
     ) -> ReadRequest:
+        if self._direct_methods and is_direct(method):
+            read = self._want(as_tool_call(message, method), CALL, request_id, stated, access)
+            return replace(read, handler=answer_directly(read.handler))
         params = read_params(message)
         if (stated is None or stated.has_sessions) and not is_modern(params):
             version = ASSUMED if stated is None else stated.name

@@ -71,6 +71,7 @@ class HttpEndpoint:
         legacy_endpoints: Collection[str] = (),
         successor: str = "/mcp",
         websocket: bool = True,
+        direct_methods: bool = False,
         parts: Parts = always_ready,
         metrics: Callable[[], str | None] | None = None,
         routes: Mapping[str, Route] | None = None,
@@ -104,6 +105,7 @@ class HttpEndpoint:
             successor=successor,
             cluster=None if shared is None else shared.cluster,
             apart=legacy == "refused",
+            direct_methods=direct_methods,
         )
         sockets = DeferredEndpoint(
             "pegboard.server.websocket.websocket_endpoint:WebSocketEndpoint",
@@ -113,6 +115,7 @@ class HttpEndpoint:
             guard,
             self._calls,
             self.followers,
+            direct_methods=direct_methods,
         )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
             **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_endpoints)},

@@ -30,12 +30,14 @@ from pegboard.protocol.framing import stream_frames
 from pegboard.protocol.framing.stream_frames import StreamFrame, StreamMeta
 from pegboard.protocol.jsonrpc import NOTHING, Message
 from pegboard.protocol.revision_codec import RevisionCodec
-from pegboard.protocol.revisions import METHODS, MODERN
+from pegboard.protocol.revisions import MODERN
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.direct_method import answer_directly, as_tool_call, is_direct
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
+from pegboard.server.exchange.fast_path import CALL
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
@@ -71,8 +73,10 @@ class WebSocketEndpoint:
         guard: Guard,
         calls: CallsInFlight,
         followers: Subscribers,
+        *,
+        direct_methods: bool = False,
     ) -> None:
-        self._service = LineService(handler, info, limits, followers, TRANSPORT)
+        self._service = LineService(handler, info, limits, followers, TRANSPORT, direct_methods=direct_methods)
         self._guard = guard
         self._calls = calls
         self._unread = UnreadBytes(limits)
@@ -405,10 +409,15 @@ class WebSocketConversation(Conversation):
 
     def _make_call(self, message: Message, method: str, request_id: RequestId) -> tuple[Call, LineExchange] | None:
         # A method that is the name of a tool begins a binary stream, as in the first version of this protocol.
-        started = None if method in METHODS else self._start_by_name(message, method, request_id)
-        if started is None:
+        started = self._start_by_name(message, method, request_id) if is_direct(method) else None
+        if started is not None:
+            self._walk(*started)
+            return None
+        if not self._service.direct_methods or not is_direct(method):
             return super()._make_call(message, method, request_id)
-        self._walk(*started)
+        made = super()._make_call(as_tool_call(message, method), CALL, request_id)
+        if made is not None:
+            self._start(*made, request_id, answer_directly(self._handler))
         return None
 
     def _start_by_name(
