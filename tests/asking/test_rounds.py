@@ -242,13 +242,27 @@ async def test_nobody_is_asked_what_they_did_not_say_they_can_answer(
     async def curious(ctx: Context) -> str:
         return str(await ctx.ask(it=ask))
 
-    with pytest.raises(MissingCapability) as refused:
-        await send(board, "curious", capabilities=capabilities)
-    assert refused.value.data == {"requiredCapabilities": lacking}
-    assert refused.value.code == -32021
+    # A result that the model can read, and not an error of the protocol, which many agents raise as an exception.
+    reply = await send(board, "curious", capabilities=capabilities)
+    assert isinstance(reply, Done)
+    refused: Any = reply.result
+    assert refused["isError"]
+    assert refused["_meta"]["dev.pegboard/requiredCapabilities"] == lacking
     # With the part that is lacking: who has declared the rest must not be told that it has not.
     ((capability, parts),) = lacking.items()
-    assert str(refused.value).endswith(".".join((capability, *parts)))
+    assert f"the capability {'.'.join((capability, *parts))}, because it asks" in text_of(reply)
+
+
+async def test_a_prompt_that_asks_what_the_client_cannot_answer_is_refused() -> None:
+    board = Board("asks")
+
+    @board.prompt
+    async def curious(ctx: Context) -> str:
+        return str(await ctx.elicit("?", bool))
+
+    with pytest.raises(MissingCapability) as refused:
+        await send(board, "curious", method="prompts/get", capabilities={})
+    assert refused.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 
 @pytest.mark.parametrize(
@@ -544,8 +558,8 @@ async def test_a_refusal_beside_a_question_is_what_counts() -> None:
         await asyncio.gather(ctx.elicit("Sure?", bool), return_exceptions=True)
         return (await ctx.sample("Say it.")).text
 
-    with pytest.raises(MissingCapability):
-        await send(board, "wants_both", capabilities={"elicitation": {}})
+    reply = await send(board, "wants_both", capabilities={"elicitation": {}})
+    assert "needs a client with the capability sampling" in text_of(reply)
 
 
 async def test_a_key_that_looks_like_the_second_use_of_another_is_a_question_of_its_own() -> None:

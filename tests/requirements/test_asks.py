@@ -197,13 +197,13 @@ async def test_nothing_is_asked_that_the_client_did_not_declare(
 ) -> None:
     declared = {key: value for key, value in declared.items() if value is not None}
     client = await connect(make_board(), "modern", declared)
-    response = await client.response("tools/call", tool(name))
-    assert (response.status, response.code) == (400, -32021)
-    assert list(response.json["error"]["data"]["requiredCapabilities"]) == [missing]
+    refused = await client.result("tools/call", tool(name))
+    assert (refused["resultType"], refused["isError"]) == ("complete", True)
+    assert list(refused["_meta"]["dev.pegboard/requiredCapabilities"]) == [missing]
     # What another request declared counts for that one alone.
     able = {PREFIX + "clientCapabilities": ABLE}
     assert (await client.result("tools/call", tool(name, _meta=able)))["resultType"] == "input_required"
-    assert (await client.error("tools/call", tool(name)))["code"] == -32021
+    assert (await client.result("tools/call", tool(name)))["isError"]
 
 
 @pytest.mark.requirement("modern/asks/modes")

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from pegboard.asking.questions import Ask, InvalidAnswer, check_capabilities
 from pegboard.call import Call, Handler, InputRequired, Json, NeedInput, Question, Reply
-from pegboard.errors import InvalidParams, Refusal, ToolError
+from pegboard.errors import InvalidParams, MissingCapability, QuestionFailed, Refusal, ToolError
 from pegboard.limits import Limits
 from pegboard.schema.plain_json import ResultProblem, as_plain
 from pegboard.security.seal import Seal
@@ -32,6 +32,7 @@ from pegboard.security.seal import Seal
 _log = logging.getLogger("pegboard.tools")
 
 _MAX_TRIES: Final = 3
+REQUIRED: Final = "dev.pegboard/requiredCapabilities"
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
@@ -58,6 +59,24 @@ _decode_ticket = msgspec.json.Decoder(Ticket).decode
 
 class _UnansweredYet(Exception):
     """No usable answer; the text says what was wrong with the last one."""
+
+
+def _check_supported(call: Call, ask: Ask) -> None:
+    """Reject a question that the client cannot answer: for a tool, with a result that the model can read.
+
+    Many clients raise the protocol's error as an exception, which ends the run of an agent. Prompts and resources have no
+    results that are errors; a tool with `requires=` is rejected before it runs.
+    """
+    try:
+        check_capabilities(call.name, ask._needs(), call.caller.capabilities)
+    except MissingCapability as missing:
+        if call.method != "tools/call":
+            raise
+        raise QuestionFailed(
+            f"{missing.message}, because it asks a question that this client cannot answer; continue without this tool, or "
+            "tell the user to call it from a client that has the capability",
+            meta={REQUIRED: missing.data["requiredCapabilities"]} if isinstance(missing.data, dict) else None,
+        ) from None
 
 
 class _Unanswered(Struct):
@@ -108,7 +127,7 @@ class Rounds:
         for name, ask in questions.items():
             if not isinstance(ask, Ask):
                 raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, got {name}={ask!r:.80}")
-            check_capabilities(call.name, ask._needs(), call.caller.capabilities)
+            _check_supported(call, ask)
             question = ask._question()
             key = self._key(name, ask, question)
             open_ask = _Unanswered(name, ask, question, _digest(question))
@@ -230,7 +249,7 @@ def asking(inner: Handler) -> Handler:
                 # If another task of the group failed, that error counts.
                 raise failures from None
             return _rounds(call).required()
-        except Refusal:
+        except (Refusal, QuestionFailed):
             raise
         except Exception:
             if not _ask_again(call):
