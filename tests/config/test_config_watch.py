@@ -217,7 +217,7 @@ def test_what_is_only_shown_differently_is_not_connected_anew() -> None:
     plain = ServerConfig(name="fs", kind="stdio", command=("a",))
     renamed = ServerConfig(name="fs", kind="stdio", command=("a",), tools={"read": ToolOverride(name="get")})
     moved = ServerConfig(name="fs", kind="stdio", command=("b",), tools={"read": ToolOverride(name="get")})
-    assert compare(gateway(plain), gateway(renamed)) == ConfigChanges(redisplayed=(("dev", "fs"),))
+    assert compare(gateway(plain), gateway(renamed)) == ConfigChanges(updated=(("dev", "fs"),))
     assert compare(gateway(plain), gateway(moved)) == ConfigChanges(changed=(("dev", "fs"),))
     assert compare(gateway(plain), gateway()) == ConfigChanges(removed=(("dev", "fs"),))
 
@@ -248,7 +248,7 @@ CONFIGS = st.builds(lambda found: gateway(*found), st.lists(SERVERS, max_size=3)
 @given(CONFIGS, CONFIGS)
 def test_each_server_is_told_of_once_and_only_if_it_differs(old: GatewayConfig, new: GatewayConfig) -> None:
     changes = compare(old, new)
-    told = [*changes.added, *changes.removed, *changes.changed, *changes.redisplayed]
+    told = [*changes.added, *changes.removed, *changes.changed, *changes.updated]
     before, after = old.toolboxes["dev"].servers, new.toolboxes["dev"].servers
     assert sorted(told) == sorted(
         ("dev", name) for name in {*before, *after} if before.get(name) != after.get(name)

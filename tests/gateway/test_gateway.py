@@ -425,6 +425,19 @@ async def test_an_edit_reconnects_only_what_it_changes() -> None:
         assert all(name.startswith("dev__battery__echo") for name in names if "battery" in name)
 
 
+async def test_an_edit_of_timeouts_and_concurrency_leaves_the_process_and_its_calls_alone() -> None:
+    before = configured(bad())
+    made = Gateway(before)
+    async with nothing_left(), Client(made) as client:
+        waiting = asyncio.ensure_future(client.call("dev__bad__late", {"seconds": 0.5}))
+        await until(lambda: made.downstreams[0].in_flight == 1)
+        await made.reload(before, configured(bad(timeout=0.2, max_timeout=0.2, concurrency=1)))
+        assert (await waiting).text == "late"
+        failed = await client.call("dev__bad__never")
+        assert "did not answer in time" in failed.text
+        assert made.downstreams[0].spawns == 1
+
+
 async def test_a_toolbox_of_its_own_is_served_as_long_as_it_is_configured() -> None:
     made = gateway(server("calc"))
     assert list(made.places) == ["dev"]

@@ -22,8 +22,8 @@ from pegboard.errors import DeclarationError, SetupError
 
 POLL_SECONDS: Final = 1.0
 
-# Keys that change only how a server is shown: its connection is kept.
-_DISPLAY_FIELDS: Final = (
+# Keys that can be applied to a connected server: how it is shown, and the bounds of its next requests.
+_LIVE_FIELDS: Final = (
     "tool_filters",
     "tools",
     "arguments",
@@ -32,6 +32,11 @@ _DISPLAY_FIELDS: Final = (
     "category",
     "middleware",
     "required",
+    "timeout",
+    "max_timeout",
+    "connect_timeout",
+    "lazy",
+    "concurrency",
 )
 _GATEWAY_FIELDS: Final = (
     "name",
@@ -60,14 +65,14 @@ _UNSEEN: Final = (-1, -1, -1, -1)
 class ConfigChanges(Struct, frozen=True, kw_only=True):
     """The differences between two configurations; servers by toolbox and name.
 
-    `changed` servers have to reconnect, `reshown` ones only show their tools differently. `toolboxes` are those whose
+    `changed` servers have to reconnect, `updated` ones stay connected. `toolboxes` are those whose
     own settings changed, `gateway` names the gateway's own settings that did.
     """
 
     added: tuple[Server, ...] = ()
     removed: tuple[Server, ...] = ()
     changed: tuple[Server, ...] = ()
-    redisplayed: tuple[Server, ...] = ()
+    updated: tuple[Server, ...] = ()
     toolboxes_added: tuple[str, ...] = ()
     toolboxes_removed: tuple[str, ...] = ()
     toolboxes: tuple[str, ...] = ()
@@ -82,7 +87,7 @@ class ConfigChanges(Struct, frozen=True, kw_only=True):
             ("added", self.added),
             ("removed", self.removed),
             ("changed", self.changed),
-            ("reshown", self.redisplayed),
+            ("updated", self.updated),
         )
         parts = [f"{word}: {', '.join('/'.join(name) for name in names)}" for word, names in servers if names]
         parts += [f"{word}: {', '.join(names)}" for word, names in (
@@ -96,12 +101,12 @@ def compare(old: GatewayConfig, new: GatewayConfig) -> ConfigChanges:
     """The changes of an edit; servers and toolboxes are in the order of the configuration."""
     before, after = _servers(old), _servers(new)
     differing = [name for name in after if name in before and after[name] != before[name]]
-    redisplayed = tuple(name for name in differing if _connected_alike(before[name], after[name]))
+    updated = tuple(name for name in differing if _connected_alike(before[name], after[name]))
     return ConfigChanges(
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
-        changed=tuple(name for name in differing if name not in redisplayed),
-        redisplayed=redisplayed,
+        changed=tuple(name for name in differing if name not in updated),
+        updated=updated,
         toolboxes_added=tuple(name for name in new.toolboxes if name not in old.toolboxes),
         toolboxes_removed=tuple(name for name in old.toolboxes if name not in new.toolboxes),
         toolboxes=tuple(
@@ -204,7 +209,9 @@ def _servers(config: GatewayConfig) -> dict[Server, ServerConfig]:
 
 
 def _connected_alike(one: ServerConfig, other: ServerConfig) -> bool:
-    return replace(one, **{look: getattr(other, look) for look in _DISPLAY_FIELDS}) == other
+    """Whether the connection of a server can stay; over HTTP, its number of connections follows from `concurrency`."""
+    fields = [name for name in _LIVE_FIELDS if name != "concurrency" or one.kind != "http"]
+    return replace(one, **{name: getattr(other, name) for name in fields}) == other
 
 
 def _words(toolbox: ToolboxConfig) -> ToolboxConfig:

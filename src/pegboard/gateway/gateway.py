@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.auth.auth import Auth
 from pegboard.board import start_auth
-from pegboard.call import Around, Change, Handler, Json
+from pegboard.call import Around, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
@@ -172,6 +172,11 @@ class Gateway(Hosted):
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape, if the configuration lists Metrics."""
         return None if self._made.metrics is None else self._made.metrics.render()
+
+    def end_session(self, caller: Caller) -> None:
+        """A session has ended: the connections to servers that were only for it end too."""
+        for downstream in self._downstreams.values():
+            downstream.end_session(caller)
 
     def use(
         self,
@@ -350,7 +355,7 @@ class Gateway(Hosted):
         for key, (toolbox, server) in wanted.items():
             if key in before and key not in changed:
                 self._downstreams[key] = before.pop(key)
-                self._downstreams[key].config = server
+                self._downstreams[key].reconfigure(server)
             else:
                 self._downstreams[key] = self._make(toolbox.name, server)
         self._offers.clear()

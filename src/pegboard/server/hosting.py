@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final, Unpack
 
 from pegboard.auth.auth import Auth
-from pegboard.call import Handler, Json
+from pegboard.call import Caller, Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
@@ -61,6 +61,9 @@ class Hosted(ABC):
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
         return True, {}
+
+    def end_session(self, caller: Caller) -> None:
+        """The session of a legacy client has ended in this process."""
 
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""

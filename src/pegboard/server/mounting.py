@@ -151,6 +151,7 @@ def mount(
             direct_methods=options["direct_methods"],
             shared=shared,
             parts=served.readiness,
+            on_session_end=served.end_session,
         )
         if served.auth is None:
             return endpoint

@@ -282,6 +282,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         parts=served.readiness,
         metrics=served.metrics,
         routes=served.routes,
+        on_session_end=served.end_session,
     )
 
     def make(name: str, handler: Handler) -> HttpEndpoint:
@@ -296,6 +297,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
             websocket=False,
             legacy=legacy,
             shared=None if shared is None else namespaced(shared, path),
+            on_session_end=served.end_session,
         )
 
     endpoint: ProtectedEndpoint = main

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 from pegboard.auth.auth import Auth
-from pegboard.call import Handler, Json
+from pegboard.call import Caller, Handler, Json
 from pegboard.limits import Limits
 from pegboard.server.http_types import Route
 from pegboard.stores.cluster import Cluster, SharedStore
@@ -44,6 +44,9 @@ class ServedApp(Protocol):
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
+
+    def end_session(self, caller: Caller) -> None:
+        """The session of a legacy client has ended in this process."""
 
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape; None if there is none."""

@@ -42,10 +42,12 @@ class Sessions:
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
         logs: Logs | None = None,
+        on_close: Callable[[Caller], object] | None = None,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
+        self._on_close = on_close
         self._open: dict[str, Session] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         # The rest is for clusters.
@@ -158,6 +160,8 @@ class Sessions:
         for task in list(session.calls.values()):
             if task is not None:
                 task.cancel()
+        if self._on_close is not None:
+            self._on_close(session.caller)
 
     def reap(self) -> int:
         """Drop expired sessions; returns how many."""

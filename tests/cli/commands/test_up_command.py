@@ -272,6 +272,19 @@ def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:
         assert json.loads(child.get("/ready")[1]) == {"status": "unready", "store": "ready", "servers": states}
 
 
+async def test_the_process_of_a_session_ends_with_it(folder: Folder) -> None:
+    folder.servers["sums"]["share"] = "session"
+    folder.write()
+    with folder.up() as child:
+        settled(child)
+        pids = []
+        for _ in range(2):
+            async with Client(f"http://127.0.0.1:{child.port}/mcp", version="2025-11-25") as client:
+                pids.append(int((await client.call("dev__sums__pid")).text))
+        assert pids[0] != pids[1]
+        await until(lambda: not any(map(is_running, pids)))
+
+
 async def test_a_missing_variable_fails_its_server_alone(folder: Folder) -> None:
     folder.servers["keyed"] = {**folder.child("more"), "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
     folder.write()

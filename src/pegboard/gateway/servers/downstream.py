@@ -116,6 +116,17 @@ class Downstream:
             installing=installing,
         )
 
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Apply another configuration that leaves the connection as it is."""
+        self.config = config
+        self._slots.resize(config.concurrency)
+        self._supervisor.reconfigure(config)
+
+    def end_session(self, caller: Caller) -> None:
+        """Close the connection that was only for this session."""
+        if self.config.share == "session":
+            self._pool.drop(self._key(caller))
+
     @property
     def state(self) -> State:
         return self._supervisor.state

@@ -48,9 +48,17 @@ class RequestSlots:
             self._leave(turn)
             raise
 
+    def resize(self, size: int) -> None:
+        """Have so many slots from now on; requests that hold one keep it."""
+        self._size = size
+        self._pass_on()
+
     def free(self) -> None:
         """Return a slot; the next waiting request gets it."""
         self.taken -= 1
+        self._pass_on()
+
+    def _pass_on(self) -> None:
         while self._waiting and self.taken < self._size:
             turn = self._waiting.popleft()
             if not turn.done():

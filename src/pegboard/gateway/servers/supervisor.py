@@ -110,6 +110,12 @@ class Supervisor:
         self._changed = asyncio.Event()
         self._relisting = asyncio.Lock()
 
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Apply another configuration that leaves the connection as it is."""
+        if config.connect_timeout != self._config.connect_timeout:
+            self.connect_timeout = config.connect_timeout
+        self._config = config
+
     def start_when_needed(self) -> None:
         """Begin to supervise, unless that has begun or the server was stopped."""
         if self.state != "stopped" and not self.is_running:

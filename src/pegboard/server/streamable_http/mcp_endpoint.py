@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from pegboard.call import Handler, Json
+from pegboard.call import Caller, Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.logs.watchdog import TALLY
@@ -75,6 +75,7 @@ class HttpEndpoint:
         parts: Parts = always_ready,
         metrics: Callable[[], str | None] | None = None,
         routes: Mapping[str, Route] | None = None,
+        on_session_end: Callable[[Caller], object] | None = None,
     ) -> None:
         self._readiness = Readiness(shared, parts)
         self._metrics = metrics
@@ -84,7 +85,7 @@ class HttpEndpoint:
         self._limits = limits
         self._guard = guard
         self._modern = ModernCodec(info)
-        self.sessions = Sessions(limits, logs=None if store is None else store.logs)
+        self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_close=on_session_end)
         self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
         self.followers = Subscribers(limits.subscribers, self._calls, limits.all_subscribed_uri_bytes)
