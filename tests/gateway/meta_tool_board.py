@@ -73,8 +73,9 @@ class Workbench:
     def visibility(self, caller: Caller) -> Visibility:
         return self.allowed
 
-    async def wait_connected(self, toolbox: str) -> None:
-        self.settled.append(toolbox)
+    async def wait_connected(self, toolbox: str | None) -> None:
+        if toolbox is not None:
+            self.settled.append(toolbox)
 
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
         return self.board.handler(call)

@@ -83,6 +83,7 @@ class GatewayEndpoint:
         self._by_uri: dict[str, Offers] = {}
         self._places: Mapping[str, ToolName] = {}
         self._withheld: Mapping[ToolName, str] = {}
+        self._without_instructions: Container[tuple[str, str]] = ()
         self._withheld_templates: Mapping[tuple[str, str], Container[str]] = {}
         self._lists: ShownLists[EncodedResult] = ShownLists()
         self._opens: BoundedDict[Visibility, bool] = BoundedDict(VIEWS_KEPT)
@@ -213,6 +214,7 @@ class GatewayEndpoint:
         self.directory = Directory(entries)
         self._places = {entry.name: entry.place for entry in entries}
         self._withheld = withheld.tools
+        self._without_instructions = withheld.instructions
         self._forget_lists()
         tools += self._meta.tools
         self.board.tools.replace_all(tools, tell=before != self._listed())
@@ -387,7 +389,8 @@ class GatewayEndpoint:
                 servers.append(ServerStatus(name, "idle" if toolbox.servers[name].enabled else "stopped"))
                 continue
             one = offers.downstream
-            told = one.catalog.instructions if one.catalog is not None else None
+            withheld = one.catalog is None or offers.place in self._without_instructions
+            told = None if withheld or one.catalog is None else one.catalog.instructions
             servers.append(ServerStatus(name, one.state, one.describe_problem, told or ""))
         return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
 
@@ -395,8 +398,15 @@ class GatewayEndpoint:
         mode = self._modes.get(caller.principal.id) if caller.principal.id else None
         return _EVERYTHING if mode is None and not self._restricted else Visibility(self._view(caller), mode)
 
-    async def wait_connected(self, toolbox: str) -> None:
-        await self._wait_connected([one for one in self.downstreams if one.toolbox == toolbox], None)
+    async def wait_connected(self, toolbox: str | None) -> None:
+        if toolbox is None:
+            wanted = [one for one in self.downstreams if one.pending and not one.config.lazy]
+        else:
+            wanted = [one for one in self.downstreams if one.toolbox == toolbox]
+        if wanted:
+            await self._wait_connected(wanted, None)
+            # Their offers are published in the next turn of the loop.
+            await asyncio.sleep(0)
 
     async def _wait_connected(self, downstreams: Sequence[Downstream], seconds: float | None) -> None:
         waits = [asyncio.ensure_future(one.wait_connected()) for one in downstreams]

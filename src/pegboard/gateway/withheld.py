@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
+from pegboard.gateway.lock.definition_scan import scan_text
 from pegboard.gateway.lock.pins import Pins
+from pegboard.gateway.modes.instructions import MAX_INSTRUCTIONS
 from pegboard.gateway.offers import Offers
 from pegboard.tools.qualified_names import ToolName
 
 
 class WithheldDefinitions(Struct):
-    """Tools with the reason, prompts, and templates by server and URI.
+    """Tools with the reason, prompts, templates by server and URI, and the servers whose instructions are withheld.
 
     A server whose templates are not known yet is in `templates` with none.
     """
@@ -20,6 +23,7 @@ class WithheldDefinitions(Struct):
     tools: dict[ToolName, str] = {}
     prompts: set[ToolName] = set()
     templates: dict[tuple[str, str], set[str]] = {}
+    instructions: set[tuple[str, str]] = set()
 
 
 def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
@@ -40,6 +44,17 @@ def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
         withheld.prompts.update(ToolName(*offers.place, name) for name in prompts.withheld)
         if templates.withheld:
             withheld.templates[offers.place] = {offers.addresses.to_gateway(uri) for uri in templates.withheld}
-        told = (*tools.notes, *prompts.notes, *templates.notes)
+        told = [*tools.notes, *prompts.notes, *templates.notes]
+        instructions = offers.catalog.instructions
+        if instructions and not pins.has_accepted("servers", *offers.place, {"instructions": instructions}):
+            findings = _scan(instructions[:MAX_INSTRUCTIONS])
+            told += [f"{offers.source}: its instructions are not passed on to clients; {one}" for one in findings]
+            if findings or pins.quarantines:
+                withheld.instructions.add(offers.place)
         offers.notes += [note for note in told if note not in offers.notes]
     return withheld
+
+
+@lru_cache(maxsize=256)
+def _scan(instructions: str) -> tuple[str, ...]:
+    return tuple(str(finding) for finding in scan_text(instructions, "instructions"))

@@ -84,6 +84,38 @@ async def test_a_modern_client_is_listed_by_the_mode_and_can_use_everything(mode
         assert (await client.call("dev__calc__add", {"a": 2, "b": 3})).text == "5"
 
 
+@pytest.mark.parametrize("mode", ["all", "proxy", "dynamic"])
+async def test_a_misspelt_plain_name_is_corrected_also_while_its_server_connects(mode: Mode) -> None:
+    entry = ServerConfig(name="calc", kind="board", board="calc")
+    toolbox = ToolboxConfig(name="dev", description="Sums", names="plain", servers={"calc": entry})
+    config = GatewayConfig(path="gateway.json", mode=mode, lock="off", toolboxes={"dev": toolbox})
+    async with Client(Gateway(config, boards=boards())) as client:
+        failed = await client.call(USE, {"tool_name": "ad", "arguments": {}})
+        assert failed.text == "Error: Unknown tool: 'ad', did you mean 'add'?"
+
+
+async def test_opening_a_toolbox_does_not_repeat_the_definitions_that_the_session_is_listed_then() -> None:
+    async with legacy(gateway("dynamic")) as client:
+        (opened,) = msgspec.json.decode((await client.call(OPEN, {"toolbox_name": "dev"})).text)["tools"]
+        assert (opened["name"], opened["description"]) == ("dev__calc__add", "Adds two numbers.")
+        assert "inputSchema" not in opened
+        listed = {tool["name"]: tool for tool in (await client.request("tools/list"))["tools"]}
+        assert "inputSchema" in listed["dev__calc__add"]
+
+
+async def test_a_lost_server_whose_tools_are_found_is_unavailable_and_not_unsearched() -> None:
+    made = gateway()
+    async with Client(made) as client:
+        await client.call(SEARCH, {"query": "sum"})
+        await until(lambda: all(one.state == "ready" for one in made.downstreams))
+        await made.downstreams[0].stop()
+        made._main.refresh()
+        found = msgspec.json.decode((await client.call(SEARCH, {"query": "add numbers"})).text)
+        assert found["servers"][0]["server"] == "calc"
+        assert found["unavailable"] == {"dev/calc": "is stopped"}
+        assert "not_searched" not in found
+
+
 async def test_what_is_opened_and_found_is_called_by_the_name_it_is_told_with() -> None:
     async with Client(gateway()) as client:
         opened = msgspec.json.decode((await client.call(OPEN, {"toolbox_name": "dev"})).text)

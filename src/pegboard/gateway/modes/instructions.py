@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,9 +13,14 @@ from pegboard.gateway.modes.meta_tool_definitions import OPEN, SEARCH, USE
 from pegboard.gateway.modes.meta_tool_host import Toolbox, Visibility
 from pegboard.gateway.modes.mode_choice import ShownMode
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
+from pegboard.logs.printable import printable_lines
 from pegboard.schema.validator import Validator
 from pegboard.schema.wording import example
 
+MAX_INSTRUCTIONS: Final = 2_000
+"""The number of characters of one server's instructions that clients get."""
+MAX_ALL_INSTRUCTIONS: Final = 8_000
+"""The same for all servers of an endpoint together."""
 _LONGEST_EXAMPLE: Final = 300
 _PLACEHOLDERS: Final = "…"
 
@@ -25,7 +31,15 @@ def write_instructions(
     """The toolboxes, and how to reach their tools if they are not listed."""
     if not toolboxes:
         return "No toolboxes configured. There is nothing to call until one is added to the configuration."
-    listed = "\n\n".join(_describe_toolbox(toolbox) for toolbox in toolboxes)
+    room = MAX_ALL_INSTRUCTIONS
+    described = []
+    for toolbox in toolboxes:
+        # Those of hidden tools come with the toolbox when it is opened.
+        shown = {entry.place.server for entry in directory.of_toolbox(toolbox.name) if access.admits(entry)}
+        said = _quote_servers(toolbox, shown, room) if modes.get(toolbox.name) == "all" else ""
+        room -= len(said)
+        described.append(_describe_toolbox(toolbox) + said)
+    listed = "\n\n".join(described)
     hidden = [toolbox for toolbox in toolboxes if modes.get(toolbox.name) != "all"]
     if not hidden:
         return f"Available Toolboxes:\n\n{listed}"
@@ -43,6 +57,23 @@ def _describe_toolbox(toolbox: Toolbox) -> str:
     # A description is one line here, whatever its line breaks.
     about = " ".join(toolbox.description.split())
     return f"{said}\n  Description: {about}" if about else said
+
+
+def _quote_servers(toolbox: Toolbox, shown: Container[str], room: int) -> str:
+    """The instructions of the `shown` servers, indented, so that none looks like another part of the text."""
+    said = ""
+    for server in toolbox.servers:
+        if server.instructions and server.name in shown:
+            text = textwrap.indent(shorten_instructions(server.instructions), "    ")
+            quoted = f"\n  Instructions of {server.name}:\n{text}"
+            said += quoted if len(said) + len(quoted) <= room else f"\n  Instructions of {server.name}: too long"
+    return said
+
+
+def shorten_instructions(text: str) -> str:
+    """The instructions of a server as clients get them: of bounded length, without hidden characters."""
+    shown = printable_lines(text[: MAX_INSTRUCTIONS + 1].strip())
+    return shown if len(shown) <= MAX_INSTRUCTIONS else f"{shown[: MAX_INSTRUCTIONS - 1]}…"
 
 
 def _choose_example(hidden: Sequence[Toolbox], directory: Directory, access: Visibility) -> Mapping[str, Json]:

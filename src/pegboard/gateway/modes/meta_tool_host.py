@@ -72,8 +72,11 @@ class MetaToolHost(Protocol):
     def visibility(self, caller: Caller) -> Visibility:
         """What this caller sees; the meta-tools leave out everything else."""
 
-    async def wait_connected(self, toolbox: str) -> None:
-        """Connect the servers of a toolbox, and wait until each has responded or failed, up to a limit."""
+    async def wait_connected(self, toolbox: str | None) -> None:
+        """Connect the servers of a toolbox, and wait until each has responded or failed, up to a limit.
+
+        Without a toolbox: wait for those that are connecting already.
+        """
 
     def call(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Call the tool `call.name` with all its middleware, as if the request had come from outside."""

@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, Struct, structs
 from pegboard.call import EMPTY_OBJECT, Call, Done, Json, Notification, Reply
 from pegboard.call_target import UNKNOWN_ITEM
 from pegboard.errors import ToolError, UnknownTool
-from pegboard.gateway.modes.instructions import write_instructions
+from pegboard.gateway.modes.instructions import shorten_instructions, write_instructions
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
 from pegboard.gateway.modes.meta_tool_host import MetaToolHost, Mode, Toolbox, Visibility
 from pegboard.gateway.modes.mode_choice import AUTO_TOKENS, ModeChoice, ShownMode, TokenCounts, choose_modes
@@ -48,7 +48,6 @@ _FEW, _MANY, _MOST = 5, 20, 50
 # With more tools than this, a search would block the loop too long.
 _QUICK: Final = 500
 _MAX_LINE: Final = 160
-_MAX_INSTRUCTIONS: Final = 2_000
 # The server of a tool is named beside its definition; icons are not for models.
 _OMITTED: Final = frozenset({"icons", "_meta"})
 
@@ -174,16 +173,25 @@ class MetaTools:
             causes = "; ".join(f"Failed to connect to MCP server '{one.name}': {one.problem}" for one in failed)
             raise ToolError(f"Error opening toolbox '{name}': {causes}")
         await self._set_opened(call, name, is_open=True)
+        modes = self.modes(access)
+        # If so, the list of this session has the definitions now.
+        listed = modes[name] == "dynamic" and self._is_listed(name, modes, await self._host.opened(call.caller))
+        tools = [_describe_tool(entry, brief=listed) for entry in entries]
         told: dict[str, Json] = {
             "toolbox": name,
             "description": toolbox.description,
             "servers_connected": sum(server.state == "ready" for server in toolbox.servers),
             **_describe_states(toolbox),
         }
-        said = {one.name: one.instructions[:_MAX_INSTRUCTIONS] for one in toolbox.servers if one.instructions}
+        shown = {entry.place.server for entry in entries}
+        said = {
+            one.name: shorten_instructions(one.instructions)
+            for one in toolbox.servers
+            if one.instructions and one.name in shown
+        }
         if said:
             told["instructions"] = said
-        return _text_result({**told, "tools": [_describe_tool(entry) for entry in entries]})
+        return _text_result({**told, "tools": tools})
 
     async def _close_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
         name = parsed.arguments["toolbox_name"]
@@ -234,13 +242,14 @@ class MetaTools:
         detail: Detail = asked.get("detail", "full")
         limit = min(asked.get("limit", _FEW if detail == "full" else _MANY), _MOST)
         told: dict[str, Json] = {"found": len(found), "servers": _group(found[:limit], detail)}
-        missing = {
-            f"{toolbox.name}/{server}": state
-            for toolbox in self._visible(access).values()
-            for server, state in _describe_states(toolbox).get("servers", {}).items()
-        }
-        if missing:
-            told["not_searched"] = missing
+        down: dict[str, dict[str, str]] = {}
+        for toolbox in self._visible(access).values():
+            # The last known tools of a server that is lost are found all the same.
+            known = {entry.place.server for entry in directory.of_toolbox(toolbox.name)}
+            for server, state in _describe_states(toolbox).get("servers", {}).items():
+                key = "unavailable" if server in known else "not_searched"
+                down.setdefault(key, {})[f"{toolbox.name}/{server}"] = state
+        told.update(down)
         if not found:
             told["hint"] = "No match; try other words, or workbench_list_toolboxes"
         return _text_result(told)
@@ -262,8 +271,12 @@ class MetaTools:
             raise ToolError(f"Error: call '{wanted.name}' directly, not through {call.name}")
         access = self._host.visibility(call.caller)
         entry = find_tool(wanted, self._host.directory, access)
-        if entry is None and (connecting := self._unconnected(wanted, access)):
-            await self._host.wait_connected(connecting)
+        if entry is None:
+            if connecting := self._unconnected(wanted, access):
+                await self._host.wait_connected(connecting)
+            elif wanted.place is None and parse_name(wanted.name) is None:
+                # A name without a server may belong to any of those that are connecting.
+                await self._host.wait_connected(None)
             entry = find_tool(wanted, self._host.directory, access)
         if entry is None:
             return await self._refuse(call, wanted, access)
@@ -344,11 +357,12 @@ def _describe_states(toolbox: Toolbox) -> dict[str, dict[str, str]]:
     return {"servers": states} if states else {}
 
 
-def _describe_tool(entry: DirectoryEntry) -> dict[str, Json]:
-    """A tool in the result of opening its toolbox: its definition, and its server."""
+def _describe_tool(entry: DirectoryEntry, *, brief: bool = False) -> dict[str, Json]:
+    """A tool in the result of opening its toolbox: its definition, or a line about it, and its server."""
     place = entry.place
+    told = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
     return {
-        **{key: value for key, value in entry.definition.items() if key not in _OMITTED},
+        **(_describe_match(entry, "brief") if brief else told),
         "server": place.server,
         "toolbox": place.toolbox,
         "source_server": place.server,
