@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import ssl
@@ -274,6 +275,28 @@ def test_an_address_that_others_can_reach_needs_authentication_or_a_second_flag(
 def test_public_binds_every_address() -> None:
     with HttpChild("--host", "0.0.0.0", "--public", "--no-auth", shown="0.0.0.0") as child:
         assert child.text("add", a=1, b=1) == "2"
+
+
+def test_public_tells_the_address_of_the_machine_and_that_nothing_is_authenticated() -> None:
+    with HttpChild("--host", "0.0.0.0", "--public", "--no-auth", shown="0.0.0.0") as child:
+        wait_until(lambda: "Clients must use an IP address" in child.said())
+        assert "WARNING pegboard  There is no authentication" in child.said()
+        found = re.search(r"Other machines reach it at http://([0-9.]+):(\d+)/mcp$", child.said(), re.MULTILINE)
+        # A machine without any network has no such address.
+        assert found is not None or not default_address()
+        if found is not None:
+            assert (found[1], int(found[2])) == (default_address(), child.port)
+    with HttpChild() as child:
+        assert "There is no authentication" not in child.said()
+
+
+def default_address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
 
 
 @pytest.mark.parametrize(("more", "said"), [((), True), (("--allow-host", "board.example"), False)])

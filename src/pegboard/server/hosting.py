@@ -62,7 +62,7 @@ class Hosted(ABC):
         """Whether the servers that it requires are up, and the state of each of its servers."""
         return True, {}
 
-    def end_session(self, caller: Caller) -> None:
+    def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
         """The session of a legacy client has ended in this process."""
 
     def metrics(self) -> str | None:

@@ -37,6 +37,7 @@ from pegboard.stores.store_url import open_store
 _log = logging.getLogger("pegboard")
 
 _CLEANUP_SECONDS = 1.0
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 — compared, not bound
 STDIO_DRAIN_SECONDS = 2.0
 """A client that has closed the pipe, or stops the process, does not wait for long."""
 
@@ -197,10 +198,32 @@ def _on_ready(
             announce_lines([f"{served.info['name']}: serving HTTP at {url}"])
         else:
             on_ready(url)
-        if options["uds"] is None and not is_loopback(options["host"]) and not options["allow_host"]:
-            announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
+        if options["uds"] is None and not is_loopback(options["host"]):
+            _announce_public(served, options, url)
 
     return ready
+
+
+def _announce_public(served: ServedApp, options: ServingOptions, url: str) -> None:
+    """What the operator of a server that others can reach has to know."""
+    host = options["host"]
+    if host in _WILDCARDS and (found := _own_address(host)):
+        real = url.replace(f"[{host}]" if ":" in host else host, f"[{found}]" if ":" in found else found, 1)
+        announce_lines([f"Other machines reach it at {real}"])
+    if served.auth is None:
+        _log.warning("There is no authentication: everyone who can reach this address can use everything it serves")
+    if not options["allow_host"]:
+        announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
+
+
+def _own_address(wildcard: str) -> str:
+    """The address of this machine in the network, as its default route has it; nothing if there is none."""
+    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in wildcard else (socket.AF_INET, "192.0.2.1")
+    # Connecting a datagram socket sends nothing.
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((elsewhere, 9))
+        return str(probe.getsockname()[0])
+    return ""
 
 
 def _run_http(served: ServedApp, options: ServingOptions, on_ready: Callable[[str], None] | None) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -43,6 +44,23 @@ def add(a: int, b: int) -> int:
 @board.tool
 def pid() -> int:
     return os.getpid()
+"""
+
+
+DEAF = """
+import json, os, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        result = {
+            "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "d", "version": "1"}},
+            "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+            "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+        }.get(asked["method"])
+        outcome = {"error": {"code": -32601, "message": "no"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}), flush=True)
+while True:
+    time.sleep(60)
 """
 
 
@@ -270,6 +288,20 @@ def test_it_is_ready_once_all_required_servers_are_up(folder: Folder) -> None:
         wait_until(lambda: child.get("/ready")[0] == 503)
         states["dev/gone"]["required"] = True
         assert json.loads(child.get("/ready")[1]) == {"status": "unready", "store": "ready", "servers": states}
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="only Linux with util-linux signals the death of a parent")
+async def test_a_server_that_ignores_the_end_of_its_stdin_does_not_outlive_a_killed_gateway(folder: Folder) -> None:
+    (folder.path / "deaf.py").write_text(DEAF)
+    folder.servers["deaf"] = {"command": sys.executable, "args": ["-S", "deaf.py"]}
+    folder.write()
+    with folder.up() as child:
+        settled(child)
+        async with Client(f"http://127.0.0.1:{child.port}/mcp") as client:
+            pid = int((await client.call("dev__deaf__pid")).text)
+        child.signal(signal.SIGKILL)
+        child.wait()
+        await until(lambda: not is_running(pid))
 
 
 async def test_the_process_of_a_session_ends_with_it(folder: Folder) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -44,6 +45,26 @@ def format_command(command: Sequence[str]) -> str:
     """A command as errors and logs name it: on one short line, without secrets."""
     text = " ".join(" ".join(mask_command(command)).split())
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _with_death_signal(program: str) -> list[str]:
+    """The program, so that Linux ends it if this process dies: some servers ignore the end of their stdin.
+
+    SIGTERM, since npx and uvx pass it on to the server that they have started. Where the program cannot be executed, the
+    reason is reported best by executing it.
+    """
+    if _SETPRIV is None or not (Path(program).is_file() and os.access(program, os.X_OK)):
+        return [program]
+    return [_SETPRIV, "--pdeathsig", "TERM", "--", program]
+
+
+def _find_setpriv() -> str | None:
+    """The `setpriv` of util-linux; that of BusyBox has no such option."""
+    found = shutil.which("setpriv") if sys.platform == "linux" else None
+    return None if found is None or Path(found).resolve().name == "busybox" else found
+
+
+_SETPRIV: Final = _find_setpriv()
 
 
 class ChildProcess(asyncio.SubprocessProtocol):
@@ -101,7 +122,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
-                program or self._command[0],
+                *_with_death_signal(program or self._command[0]),
                 *self._command[1:],
                 env=env,
                 cwd=self._cwd,
