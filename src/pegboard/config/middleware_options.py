@@ -35,8 +35,8 @@ from pegboard.config.value_types import (
 from pegboard.schema.types.annotations import hints_of
 
 MIDDLEWARE: Final = (
-    "Audit", "Cache", "ConcurrencyLimit", "ErrorMessages", "Logging", "Metrics", "RateLimit", "Retry", "Suggestions", "Timeout", "Timing",
-    "TokenBudget", "TokenCount", "Tracing",
+    "Audit", "Cache", "ConcurrencyLimit", "ErrorMessages", "HelperProcess", "History", "Logging", "Metrics", "RateLimit",
+    "Retry", "Suggestions", "Timeout", "Timing", "TokenBudget", "TokenCount", "Tracing",
 )  # fmt: skip
 """The built-in middleware that a configuration can name."""
 

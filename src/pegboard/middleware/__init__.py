@@ -19,6 +19,7 @@ _HOMES = {
     "EstimateTally": "pegboard.middleware.limits.token_estimate",
     "Handler": "pegboard.call",
     "History": "pegboard.middleware.observability.history",
+    "HelperProcess": "pegboard.helper_process",
     "InputRequired": "pegboard.call",
     "KeptResults": "pegboard.middleware.limits.kept_results",
     "Logging": "pegboard.middleware.observability.call_log",

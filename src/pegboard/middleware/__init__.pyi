@@ -8,6 +8,7 @@ from pegboard.call import Question as Question
 from pegboard.call import Reply as Reply
 from pegboard.call import Subscribed as Subscribed
 from pegboard.call import TaskStarted as TaskStarted
+from pegboard.helper_process import HelperProcess as HelperProcess
 from pegboard.hooks.middleware import Middleware as Middleware
 from pegboard.middleware.answer import answer as answer
 from pegboard.middleware.cache import Cache as Cache

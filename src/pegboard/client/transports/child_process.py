@@ -153,6 +153,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         pipe.write(message + b"\n")  # type: ignore[attr-defined]  # stdin is written to
         return not pipe.is_closing()
 
+    def terminate(self) -> None:
+        """Ask it to end, without waiting: for a program that does not end with its stdin."""
+        self._signal(signal.SIGTERM)
+
     async def close(self) -> None:
         """stdin closed, then TERM, then KILL, to the whole group; it is gone when this returns."""
         self._closing = True
