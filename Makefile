@@ -19,7 +19,7 @@ QUICK := not process and not peer and not browser and not slow
 OLDEST := $(QUICK) and not same_on_every_python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check fix test test-quick test-long coverage bench fuzz dist audit sbom pin clean
+.PHONY: help setup demo check fix test test-quick test-long coverage bench agents fuzz dist audit sbom pin clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test-long: setup ## run the tests that take minutes, and ten times as many cases
 bench: setup ## measure Pegboard and its peers (in one minute: make bench ARGS=--quick)
 	$(BIN)/python bench/run.py $(ARGS)
 
+agents: setup ## run real agents with a scripted model and write docs/agents.md (one: make agents ARGS=codex)
+	$(BIN)/python -m agent_bench $(ARGS)
+
 fuzz: ## fuzz every reader of foreign input for 10 s (one, for longer: make fuzz ARGS="--seconds 60 sse")
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/run_fuzz.py $(ARGS)
 
@@ -71,9 +74,9 @@ audit: ## look up the pins in the database of known vulnerabilities (needs the n
 sbom: ## write dist/pegboard-….cdx.json, the CycloneDX bill of materials of the run-time dependencies
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/sbom.py
 
-pin: ## update the pins to the newest versions (constraints.txt, tests/peers/mcp1.txt, scripts/uv.txt)
+pin: ## update the pins to the newest versions (constraints.txt, tests/peers/mcp1.txt, scripts/uv.txt, agents)
 	@$(PYTHON) scripts/pin.py
 
 clean: ## remove every environment and cache
-	rm -rf .venv .venv-oldest .venv-demo .venv-fuzz .venv-audit .venv-sbom .fuzz .uv .peers tests/peers/node/node_modules build dist \
+	rm -rf .venv .venv-oldest .venv-demo .venv-fuzz .venv-audit .venv-sbom .fuzz .uv .peers .agents tests/peers/node/node_modules agent_bench/drivers/*/node_modules build dist \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage .coverage.*

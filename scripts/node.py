@@ -50,11 +50,22 @@ def install(node: Path) -> None:
     BIN.mkdir(parents=True, exist_ok=True)
     (BIN / "node").unlink(missing_ok=True)
     (BIN / "node").symlink_to(node)
+    _clean_install(PACKAGES)
+    mark_current(PACKAGES / "node_modules", stamp())
+
+
+def install_packages(folder: Path) -> None:
+    """Install the locked packages of a folder with the Node of the tests."""
+    say(f"{folder.relative_to(ROOT)}: npm packages")
+    _clean_install(folder)
+
+
+def _clean_install(folder: Path) -> None:
+    node = (BIN / "node").resolve()
     # The wheel's `bin/npm` does not find its own library, so run npm's script instead.
     script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     npm = [node, script] if script.exists() else ["npm"]
     # Node comes first on PATH because npm starts it by name.
     env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     fix = "check that npm can reach its registry (npm ping), then run make again"
-    run([*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=PACKAGES, env=env, fix=fix)
-    mark_current(PACKAGES / "node_modules", stamp())
+    run([*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder, env=env, fix=fix)

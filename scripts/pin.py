@@ -25,6 +25,24 @@ def pin(installer: Path, target: Path, what: list[str], requirements: str | None
     say(f"{target.relative_to(ROOT)}: {done.stdout.count('==')} pins")
 
 
+def pin_agent(installer: Path, folder: Path) -> None:
+    """Pin the packages of an agent by version: nothing of it is installed with Pegboard."""
+    style = ["--universal", "--python-version", "3.11", "--upgrade", "--quiet"]
+    plain = ["--no-annotate", "--no-header", "--no-emit-index-url"]
+    command: Words = [
+        installer,
+        "pip",
+        "compile",
+        *style,
+        *plain,
+        folder / "requirements.txt",
+        "-o",
+        folder / "pins.txt",
+    ]
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    say(f"{folder.relative_to(ROOT)}: pinned")
+
+
 def main() -> None:
     newest, _ = newest_and_oldest()
     installer = uv(newest)
@@ -32,6 +50,8 @@ def main() -> None:
     pin(installer, CONSTRAINTS, ["pyproject.toml", "--all-extras", *groups])
     pin(installer, MCP1, ["-"], "mcp<2\nmcp-proxy\nmcp-server-git\nmcp-server-time\n")
     pin(installer, UV_PINS, ["-"], "uv\n")
+    for requirements in sorted((ROOT / "agent_bench" / "drivers").glob("*/requirements.txt")):
+        pin_agent(installer, requirements.parent)
 
 
 if __name__ == "__main__":
