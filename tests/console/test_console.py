@@ -131,7 +131,7 @@ async def test_calls_of_every_client_are_listed_and_can_be_exported() -> None:
         async with Client(at.mcp, name="agent") as client:
             await client.call("add", {"a": 2, "b": "3"})
         (row,) = (await send(at, "/console/api/calls")).json
-        assert (row["name"], row["client"], row["lane"], row["repairs"]) == ("add", "agent", "shop", 1)
+        assert (row["name"], row["client"], row["repairs"]) == ("add", "agent", 1)
         details = (await send(at, f"/console/api/calls/{row['number']}")).json
         assert (details["sent"], details["ran"]) == ({"a": 2, "b": "3"}, {"a": 2, "b": 3})
         exported = await send(at, "/console/api/calls.jsonl")

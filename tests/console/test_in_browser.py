@@ -20,7 +20,7 @@ from tests.console.served import ServedConsole, serving_console
 pytestmark = pytest.mark.browser
 
 HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=2</script>"
-PAGES = ("live", "tools", "tokens", "latency", "servers", "connect")
+PAGES = ("live", "tools", "content", "tokens", "latency", "callers", "servers", "connect")
 
 
 @dataclass
@@ -47,6 +47,16 @@ def make_board() -> Board:
         """Asks for a name."""
         answer = await ctx.elicit("Who is there?", str)
         return f"Hello {answer.content}" if isinstance(answer, Accepted) else answer.action
+
+    @board.prompt
+    def review(code: str) -> str:
+        """Reviews code."""
+        return f"Review {code}"
+
+    @board.resource("menu://{day}")
+    def menu(day: str) -> str:
+        """The menu of a day."""
+        return f"Soup on {day}"
 
     @board.tool(description=HOSTILE, title=HOSTILE)
     def hostile(text: str) -> str:
@@ -119,6 +129,28 @@ async def test_a_question_of_a_tool_is_answered_in_the_page(chromium: str) -> No
         await page.fill(".question input", "Ada")
         await page.click(".question button.primary")
         await page.wait_for_text("Hello Ada", ".outcome")
+
+
+async def test_prompts_are_filled_in_and_resources_read(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, _):
+        await page.click("nav a", "Content")
+        await page.fill("[id='field/prompt review/code']", "x = 1")
+        await page.click("button", "Get")
+        await page.wait_for_text("Review x = 1", "main")
+        await page.fill("[id='field/template menu://{day}/day']", "monday")
+        await page.click("button[aria-label='Read Menu']")
+        await page.wait_for_text("Soup on monday", "main")
+
+
+async def test_callers_are_listed_with_what_they_use(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        for name in ("agent one", "agent two"):
+            async with Client(at.mcp, name=name) as client:
+                await client.call("add", {"a": 1, "b": "2"})
+        await page.click("nav a", "Callers")
+        await page.wait_for_text("agent two", "table")
+        await page.click("button", "agent one")
+        await page.wait_for("document.querySelectorAll('.calls tbody tr').length === 1")
 
 
 async def test_a_server_is_stopped_and_started_again(chromium: str) -> None:

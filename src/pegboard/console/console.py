@@ -18,7 +18,7 @@ from pegboard.call import Json
 from pegboard.console.console_access import SECURITY_HEADERS, ConsoleAccess
 from pegboard.console.console_calls import ConsoleCalls
 from pegboard.console.console_subject import BoardSubject, ConsoleSubject, GatewaySubject
-from pegboard.console.live_stream import LiveStream, row
+from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, Refusal
 from pegboard.gateway.gateway import Gateway
 from pegboard.middleware.observability.history import History
@@ -100,7 +100,7 @@ class Console:
             kept = self._subject.history.find(int(number)) if number.isdecimal() and len(number) < 16 else None
             if kept is None:
                 return _json({"error": "This call is not kept any more"}, 404)
-            return _json({**kept.details(), "lane": self._subject.lane(kept.name, kept.toolbox)})
+            return _json(kept.details())
         if name == "calls.jsonl":
             lines = b"\n".join(_encode(kept.details()) for kept in self._subject.history)
             disposition = (b"content-disposition", b'attachment; filename="calls.jsonl"')
@@ -109,7 +109,7 @@ class Console:
         return _json({"error": "Not found"}, 404) if document is None else _json(document(query))
 
     def _list_calls(self, query: Mapping[str, list[str]]) -> Json:
-        return [row(self._subject, kept) for kept in self._subject.history]
+        return [kept.summary() for kept in self._subject.history]
 
     def _follow(self, query: Mapping[str, list[str]], sink: Sink) -> EndpointResult:
         if self._open_pages >= MAX_PAGES:

@@ -60,10 +60,7 @@ class ConsoleCalls:
         """Make a call, and send all that happens as events: progress, log, question, then result or error."""
         if self._running >= MAX_CALLS:
             raise Busy(f"The console runs {MAX_CALLS} calls already; wait for one of them", retry_after=1)
-        method, name = request.get("method", "tools/call"), request.get("name")
-        arguments = request.get("arguments", {})
-        if method not in _METHODS or not isinstance(name, str) or not isinstance(arguments, dict):
-            raise InvalidParams("Send a method, a name and an object of arguments")
+        method, params = request.get("method", "tools/call"), _read_params(request)
         sink.start(200, STREAM)
 
         def send(kind: str, value: Json) -> None:
@@ -75,7 +72,7 @@ class ConsoleCalls:
             sink.on_gone(task.cancel)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                send("result", await self._call(method, name, arguments, send))
+                send("result", await self._call(str(method), params, send))
         except PegboardError as error:
             send("error", {"message": str(error)})
         except TimeoutError:
@@ -85,7 +82,7 @@ class ConsoleCalls:
             sink.end()
 
     async def _call(
-        self, method: str, name: str, arguments: dict[str, Json], send: Callable[[str, Json], None]
+        self, method: str, params: Mapping[str, Json], send: Callable[[str, Json], None]
     ) -> Mapping[str, Json]:
         async def elicit(asked: Elicitation) -> Content:
             return await self._ask({"message": asked.message, "schema": asked.schema, "url": asked.url}, send)
@@ -97,9 +94,6 @@ class ConsoleCalls:
             log=lambda level, data: send("log", {"level": level, "data": data}),
             log_level="debug",
         )
-        params: dict[str, Json] = {_METHODS[method]: name}
-        if method != "resources/read":
-            params["arguments"] = arguments
         async with client:
             return await client.request(
                 method,
@@ -136,4 +130,23 @@ class ConsoleCalls:
                 future.set_result(Cancelled())
 
 
-_METHODS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tools/call": ("name", "arguments"),
+    "prompts/get": ("name", "arguments"),
+    "prompts/list": (),
+    "resources/list": (),
+    "resources/read": ("uri",),
+    "resources/templates/list": (),
+}
+"""The methods that the console sends, each with its params."""
+
+
+def _read_params(request: Mapping[str, Json]) -> dict[str, Json]:
+    wanted = _METHODS.get(str(request.get("method", "tools/call")))
+    if wanted is None:
+        raise InvalidParams(f"The console does not send {str(request.get('method'))[:40]!r}")
+    params: dict[str, Json] = {name: request.get(name, {} if name == "arguments" else None) for name in wanted}
+    for name, value in params.items():
+        if not isinstance(value, dict if name == "arguments" else str):
+            raise InvalidParams(f"{name} must be {'an object' if name == 'arguments' else 'a text'}")
+    return params

@@ -34,9 +34,6 @@ class ConsoleSubject(Protocol):
     def tools(self) -> list[dict[str, Json]]:
         """Every tool, with its definition, its lane and its tokens."""
 
-    def lane(self, name: str, toolbox: str) -> str:
-        """The server of a tool, `toolbox/server`; for a board, its name."""
-
     def search(self, query: str) -> list[str]:
         """The names of the tools that match, in the order in which a model would find them."""
 
@@ -72,9 +69,6 @@ class BoardSubject:
     def tools(self) -> list[dict[str, Json]]:
         name = self._board.name
         return [_describe(tool.name, tool.definition(), name, "", "", tool.name) for tool in self._board.tools]
-
-    def lane(self, name: str, toolbox: str) -> str:
-        return self._board.name
 
     def search(self, query: str) -> list[str]:
         words = query.lower().split()
@@ -148,12 +142,6 @@ class GatewaySubject:
             )
             for entry in self._gateway.endpoints[0].directory
         ]
-
-    def lane(self, name: str, toolbox: str) -> str:
-        entry = self._gateway.endpoints[0].directory.find(name)
-        if entry is not None:
-            return f"{entry.place.toolbox}/{entry.place.server}"
-        return toolbox or "gateway"
 
     def search(self, query: str) -> list[str]:
         found = self._gateway.endpoints[0].directory.search(query, lambda _: True)

@@ -10,7 +10,6 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.console.console_subject import ConsoleSubject
-from pegboard.middleware.observability.history import KeptCall
 from pegboard.protocol.framing import sse
 from pegboard.server.exchange.exchanges import STREAM
 from pegboard.server.http_types import Sink
@@ -48,7 +47,7 @@ class LiveStream:
                 if newer:
                     sent = newer[:MAX_SENT]
                     after = sent[-1].number
-                    await self._send("calls", [row(self._subject, kept) for kept in sent])
+                    await self._send("calls", [kept.summary() for kept in sent])
                 if len(newer) > MAX_SENT:
                     self._called.set()
                 await self._send_state()
@@ -76,8 +75,3 @@ class LiveStream:
     async def _write(self, chunk: bytes) -> None:
         if not self._sink.write(chunk):
             await self._sink.drain()
-
-
-def row(subject: ConsoleSubject, kept: KeptCall) -> dict[str, Json]:
-    """A call as the timeline shows it."""
-    return {**kept.summary(), "lane": subject.lane(kept.name, kept.toolbox)}

@@ -2,7 +2,9 @@
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { callPanel } from "./call.js";
+import { callersPage } from "./callers.js";
 import { connectPage } from "./connect.js";
+import { contentPage } from "./content.js";
 import { latencyPage } from "./latency.js";
 import { livePage } from "./live.js";
 import { serversPage } from "./servers.js";
@@ -13,8 +15,10 @@ import { toolsPage } from "./tools.js";
 const PAGES = [
   ["live", "Live", livePage],
   ["tools", "Tools", toolsPage],
+  ["content", "Content", contentPage],
   ["tokens", "Tokens", tokensPage],
   ["latency", "Latency", latencyPage],
+  ["callers", "Callers", callersPage],
   ["servers", "Servers", serversPage],
   ["connect", "Connect", connectPage],
 ];

@@ -4,6 +4,8 @@ import { h } from "./dom.js";
 const PATHS = {
   live: "M3 12h4l3-8 4 16 3-8h4",
   tools: "M4 4h7v7H4zM13 4h7v7h-7zM4 13h7v7H4zM13 13h7v7h-7z",
+  content: "M6 3h9l4 4v14H6zM14 3v5h5M9 13h7M9 17h7",
+  callers: "M12 12a4 4 0 100-8 4 4 0 000 8zM4 21c0-4 3.6-6 8-6s8 2 8 6",
   tokens: "M4 19V9M10 19V5M16 19v-7M22 19H2",
   latency: "M3 17l5-6 4 3 4-8 5 6",
   servers: "M4 5h16v5H4zM4 14h16v5H4zM8 7.5h.01M8 16.5h.01",

@@ -6,6 +6,7 @@ export const state = {
   connected: false,
   overview: null,
   tools: [],
+  offers: { resources: [], templates: [], prompts: [] },
   calls: [],
   byNumber: new Map(),
   selected: null,
@@ -52,9 +53,43 @@ export async function post(path, body) {
   return answer;
 }
 
-export async function loadTools() {
+/** Load what is offered, again after each change. */
+export async function loadOffers() {
   state.tools = await get("tools");
   changed();
+  state.offers = {
+    resources: (await ask("resources/list")).resources,
+    templates: (await ask("resources/templates/list")).resourceTemplates,
+    prompts: (await ask("prompts/list")).prompts,
+  };
+  changed();
+}
+
+/** The result of a request that has neither progress nor questions. */
+export async function ask(method, params = {}) {
+  for await (const [kind, value] of events(await post("call", { method, ...params }))) {
+    if (kind === "result") return value;
+    if (kind === "error") throw new Error(value.message);
+  }
+  throw new Error("The server ended the stream");
+}
+
+/** The events of a response, as they arrive. */
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const lines = text.slice(0, end).split("\n");
+      text = text.slice(end + 2);
+      const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+      const kind = lines.find((line) => line.startsWith("event: "));
+      if (kind && data.length) yield [kind.slice(7), JSON.parse(data.join("\n"))];
+    }
+  }
 }
 
 /** Show the details of a call, or close them. */
@@ -94,8 +129,9 @@ export function follow() {
     const before = state.overview;
     if (before && before.since !== overview.since) location.reload();
     state.overview = overview;
+    for (const call of state.calls) call.lane ||= overview.name;
     if (!before || before.costs.all !== overview.costs.all || before.costs.tools !== overview.costs.tools) {
-      loadTools().catch(() => {});
+      loadOffers().catch(() => {});
     }
     changed();
   });
@@ -104,6 +140,8 @@ export function follow() {
 function add(rows) {
   for (const row of rows) {
     if (state.byNumber.has(row.number)) continue;
+    // A board is one lane; so are calls of unknown tools.
+    row.lane ||= state.overview ? state.overview.name : "";
     state.byNumber.set(row.number, row);
     state.calls.push(row);
   }

@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { resultView } from "./call.js";
 import { initial, jsonField, objectFields } from "./form.js";
-import { changed, count, get, milliseconds, post, quantile, state } from "./store.js";
+import { changed, count, events, get, milliseconds, post, quantile, state } from "./store.js";
 import { treemap } from "./treemap.js";
 
 const view = { query: "", found: null, forms: new Map(), asJson: false };
@@ -233,21 +233,4 @@ export async function run(name) {
   form.running = false;
   form.progress = null;
   changed();
-}
-
-async function* events(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    text += value;
-    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
-      const lines = text.slice(0, end).split("\n");
-      text = text.slice(end + 2);
-      const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
-      const kind = lines.find((line) => line.startsWith("event: "));
-      if (kind && data.length) yield [kind.slice(7), JSON.parse(data.join("\n"))];
-    }
-  }
 }

@@ -43,6 +43,7 @@ class KeptCall(Struct, gc=False, frozen=True):
     method: str
     name: str
     toolbox: str
+    server: str
     caller: Caller
     raw: Raw
     ran: bytes | None
@@ -80,7 +81,7 @@ class KeptCall(Struct, gc=False, frozen=True):
             "ms": round(self.elapsed_ms, 3),
             "method": self.method,
             "name": self.name,
-            "toolbox": self.toolbox,
+            "lane": f"{self.toolbox}/{self.server}" if self.server else self.toolbox,
             "outcome": self.outcome,
             "repairs": len(self.warnings),
             "client": str(self.caller.client.get("name", ""))[:80],
@@ -187,7 +188,7 @@ class History(Middleware):
             weight += size
         parsed = call.parsed
         repaired = parsed if parsed is not None and parsed.warnings else None
-        state = call._state
+        state, tool = call._state, call.tool
         before_ms = tool_ms = None
         if state is not None and (span := state.get(_SPAN)) is not None:
             before_ms = max(0.0, elapsed_ms - (perf_counter() - span[0]) * 1000)
@@ -200,7 +201,8 @@ class History(Middleware):
                 elapsed_ms,
                 call.method,
                 call.name,
-                call.tool.toolbox,
+                tool.toolbox,
+                tool.server,
                 call.caller,
                 raw,
                 None if repaired is None else _encoded(repaired.arguments),
