@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAZY = ("pegboard", "pegboard.client", "pegboard.gateway", "pegboard.middleware", "pegboard.testing")
 PUBLIC = (*LAZY, "pegboard.errors", "pegboard.providers")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
 def imported_modules(path: Path) -> set[str]:
