@@ -302,7 +302,7 @@ CALLS: Final[tuple[Sloppy, ...]] = (
     Sloppy("arguments as a list", "search", ["q"], REFUSED, ("arguments_must_be_object",)),
     # Times and other formats.
     _one("timestamp with a space", "schedule", "at", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00+00:00", "timestamp_normalised"),
-    _one("date for a timestamp", "schedule", "at", "2026-01-31", "2026-01-31T00:00:00", "timestamp_normalised"),
+    _one("date for a timestamp", "schedule", "at", "2026-01-31", "2026-01-31T00:00:00", "timestamp_normalised", "timestamp_without_offset"),
     _one("timestamp without offset", "schedule", "at", "2026-01-31T12:00:00", "2026-01-31T12:00:00", "timestamp_without_offset"),
     _one("timestamp in words", "schedule", "at", "tomorrow", REFUSED, "invalid_timestamp_format"),
     _one("epoch for a timestamp", "schedule", "at", 1769860800, REFUSED, "timestamp_requires_string"),

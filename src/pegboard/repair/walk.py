@@ -230,6 +230,8 @@ class RepairWalk:
         read, code = reading
         if not isinstance(read, CONTAINERS):
             self.notes.append((path, code, value, read))
+            if code == "timestamp_normalised" and not node.fits(read):
+                self.notes.append((path, "timestamp_without_offset", read, read))
             return read
         is_map = code == "empty_object_string" and node.open and not node.properties
         self.notes.append((path, "empty_map_string" if is_map else code, value, read))
