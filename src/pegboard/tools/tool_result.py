@@ -401,11 +401,16 @@ def with_warnings(done: Done, warnings: Sequence[ParseWarning], notes: RepairNot
     listed = _listed(warnings)
     result = done.result.value if isinstance(done.result, EncodedResult) else done.result
     meta = as_object(result.get("_meta"))
-    # A gateway or host before us may have reported repairs, too.
-    told = meta.get(PARSE_WARNINGS)
-    warned: dict[str, Json] = {**result, "_meta": {**meta, PARSE_WARNINGS: [*listed, *as_list(told)]}}
-    if notes == "text":
-        note = note_block("repairs", _repair_lines(warnings), beside_structured="structuredContent" in result)
+    # A server behind us may have reported repairs, too, and again what was only passed on with a warning.
+    told = as_list(meta.get(PARSE_WARNINGS))
+    fresh = [place for place, note in enumerate(listed) if note not in told]
+    warned: dict[str, Json] = {
+        **result,
+        "_meta": {**meta, PARSE_WARNINGS: [*(listed[place] for place in fresh), *told]},
+    }
+    if notes == "text" and fresh:
+        lines = _repair_lines([warnings[place] for place in fresh])
+        note = note_block("repairs", lines, beside_structured="structuredContent" in result)
         warned["content"] = [*as_list(result.get("content")), note]
     return Done(warned, done.wrapped, done.metadata)
 
