@@ -1,4 +1,4 @@
-"""One board behind three doors: in process, over stdio and over HTTP, each started once a module."""
+"""One board behind several doors, each opened once a module."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ import pytest
 
 from tests.styles.connections import DOORS, Door
 
+MODERN_AND_LOCAL = ["direct", "stdio", "http"]
 
-@pytest.fixture(scope="module", params=DOORS)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module says in `BEHIND` which doors its tests go through."""
+    if "door" in metafunc.fixturenames:
+        doors = getattr(metafunc.module, "BEHIND", MODERN_AND_LOCAL)
+        metafunc.parametrize("door", list(doors), indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def door(request: pytest.FixtureRequest) -> Iterator[Door]:
     """The board of the test's module (its `BOARD`), behind each door in turn."""
     with DOORS[request.param](request.module.BOARD) as opened:

@@ -6,19 +6,24 @@ import asyncio
 import importlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
-from pegboard import Board, Client
+from pegboard import Board, Client, Gateway
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.errors import Refusal
 from pegboard.protocol.content import joined_text
+from pegboard.testing import MemoryServer
 from tests.server_processes import MODERN, PEGBOARD, ROOT, HttpChild, StdioChild, modern
+from tests.waiting import SOON
+
+LEGACY = "2025-11-25"
 
 WARNINGS = "dev.pegboard/parseWarnings"
 ERRORS = "dev.pegboard/parseErrors"
@@ -41,37 +46,57 @@ class Door(ABC):
     def request(self, method: str, params: dict[str, Any], told: list[str]) -> dict[str, Any]:
         """The result of a request; the messages of progress notices go to `told`."""
 
-    def call(self, name: str, arguments: Any = None, told: list[str] | None = None) -> dict[str, Any]:
+    def call(self, name: str, arguments: Any = UNSET, told: list[str] | None = None) -> dict[str, Any]:
         """What a tool answers; with `told`, progress is asked for."""
-        params = {"name": name, "arguments": {} if arguments is None else arguments}
+        params = {"name": name, "arguments": {} if arguments is UNSET else arguments}
         return self.request("tools/call", params, [] if told is None else told)
+
+    def spelling(self, name: str) -> str:
+        """How the name of a tool is written here."""
+        return name
 
     @cached_property
     def tools(self) -> dict[str, dict[str, Any]]:
+        """The definitions by name, as `spelling` writes it."""
         return {tool["name"]: tool for tool in self.request("tools/list", {}, [])["tools"]}
 
 
-class Direct(Door):
-    def __init__(self, board: Board, runner: asyncio.Runner) -> None:
-        self._board = board
+class InProcess(Door):
+    """A client in this process: `connect` opens it, for each request or once for all."""
+
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Client]], runner: asyncio.Runner) -> None:
+        self._connect = connect
         self._runner = runner
 
     def request(self, method: str, params: dict[str, Any], told: list[str]) -> dict[str, Any]:
-        arguments = Raw(msgspec.json.encode(params.get("arguments", {})))
+        arguments = params.get("arguments", {})
+        raw = arguments if isinstance(arguments, Raw) else _raw(arguments)
+        named = {"name": self.spelling(params["name"]), "arguments": raw} if "name" in params else {}
 
         async def send() -> Mapping[str, Any]:
-            async with Client(self._board) as client:
+            async with self._connect() as client:
                 return await client.request(
-                    method,
-                    name=params.get("name", ""),
-                    arguments=arguments,
-                    progress=lambda _done, _total, message: told.append(message or ""),
+                    method, **named, progress=lambda _done, _total, text: told.append(text or "")
                 )
 
         try:
             return dict(self._runner.run(send()))
         except Refusal as refusal:
             raise Answered({"code": refusal.code, "message": refusal.message, "data": refusal.data}) from None
+
+
+class BehindGateway(InProcess):
+    """A client of a gateway, which writes the names of tools without dots."""
+
+    def spelling(self, name: str) -> str:
+        return name.replace(".", "_")
+
+
+def _raw(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+Opener: TypeAlias = Callable[[Path], AbstractContextManager[Door]]
 
 
 class Stdio(Door):
@@ -123,11 +148,40 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-@contextmanager
-def _open_direct(path: Path) -> Iterator[Door]:
-    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    with asyncio.Runner() as runner:
-        yield Direct(importlib.import_module(name).board, runner)
+def _board_of(path: Path) -> Board:
+    board: Board = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts)).board
+    return board
+
+
+def _local(make_target: Callable[[Board], Any], version: str) -> Opener:
+    @contextmanager
+    def open_local(path: Path) -> Iterator[Door]:
+        board = _board_of(path)
+        with asyncio.Runner() as runner:
+            yield InProcess(lambda: Client(make_target(board), version=version), runner)
+
+    return open_local
+
+
+def _behind_gateway(version: str) -> Opener:
+    """A gateway whose only server is the board."""
+
+    @contextmanager
+    def open_gateway(path: Path) -> Iterator[Door]:
+        server = ServerConfig(name="board", kind="board", board="board")
+        toolbox = ToolboxConfig(name="dev", description="Under test", names="plain", servers={"board": server})
+        config = GatewayConfig(path="", name="gateway", lock="off", toolboxes={"dev": toolbox})
+        gateway = Gateway(config, boards={"board": _board_of(path)})
+        client = Client(MemoryServer(gateway), version=version)
+        with asyncio.Runner() as runner:
+            runner.run(client.__aenter__())
+            try:
+                runner.run(gateway.wait_connected(SOON))
+                yield BehindGateway(lambda: nullcontext(client), runner)
+            finally:
+                runner.run(client.__aexit__(None, None, None))
+
+    return open_gateway
 
 
 @contextmanager
@@ -142,7 +196,15 @@ def _open_http(path: Path) -> Iterator[Door]:
         yield Http(child)
 
 
-DOORS = {"direct": _open_direct, "stdio": _open_stdio, "http": _open_http}
+# Both eras, at the board itself and behind a gateway, without a process.
+ROADS: dict[str, Opener] = {
+    "direct": _local(lambda board: board, MODERN),
+    "legacy": _local(MemoryServer, LEGACY),
+    "gateway": _behind_gateway(MODERN),
+    "legacy gateway": _behind_gateway(LEGACY),
+}
+PROCESSES: dict[str, Opener] = {"stdio": _open_stdio, "http": _open_http}
+DOORS = {**ROADS, **PROCESSES}
 
 
 def text_of(result: Mapping[str, Any]) -> str:

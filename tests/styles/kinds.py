@@ -6,9 +6,11 @@ Each tool answers with the type of the value it was handed and the value as JSON
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from enum import Enum
 from typing import Annotated, Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -32,12 +34,26 @@ class Color(Enum):
     dark_blue = "dark-blue"
 
 
+@dataclass
+class Filter:
+    field: str
+    page_size: int = 10
+
+
+FILTER = {
+    "type": "object",
+    "properties": {"field": {"type": "string"}, "page_size": {"type": "integer", "default": 10}},
+    "required": ["field"],
+    "additionalProperties": False,
+}
+
+
 class Kind(NamedTuple):
-    """One kind of value, as each style says it."""
+    """One kind of value, as each style says it; without a ValueKind, the declared tool has the schema."""
 
     annotation: Any
     schema: dict[str, Any]
-    value: ValueKind
+    value: ValueKind | None
     cardinality: Cardinality = Cardinality.SINGLE
     required: bool = True
     default: Any = UNSET
@@ -78,6 +94,12 @@ KINDS: dict[str, Kind] = {
     "optional_text": Kind(
         str | None, {"type": "string"}, ValueKind.STRING, Cardinality.OPTIONAL, required=False, default=None
     ),
+    "date": Kind(date, {"type": "string", "format": "date"}, None),
+    "time": Kind(time, {"type": "string", "format": "time"}, None),
+    "duration": Kind(timedelta, {"type": "string", "format": "duration"}, None),
+    "uuid": Kind(UUID, {"type": "string", "format": "uuid"}, None),
+    "unique": Kind(set[int], {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, None),
+    "filter": Kind(Filter, FILTER, None),
     "defaulted": Kind(int, {"type": "integer", "default": 7}, ValueKind.INTEGER, required=False, default=7),
 }
 
@@ -97,21 +119,21 @@ def show(value: Any) -> str:
     return f"{type(value).__name__} {msgspec.json.encode(value).decode()}"
 
 
-def function_of(kind: Kind, *, hybrid: bool) -> Callable[..., str]:
-    def take(value: Any) -> str:
+def function_of(kind: Kind, *, hybrid: bool) -> Callable[..., Any]:
+    async def take(value: Any) -> str:
         return show(value)
 
-    def take_or_not(value: Any = kind.default) -> str:
+    async def take_or_not(value: Any = kind.default) -> str:
         return show(value)
 
-    def take_with(value: Any, marker: Marker) -> str:
+    async def take_with(value: Any, marker: Marker) -> str:
         return show(value) if isinstance(marker, Marker) else "no marker"
 
-    def take_with_or_not(marker: Marker, value: Any = kind.default) -> str:
+    async def take_with_or_not(marker: Marker, value: Any = kind.default) -> str:
         return show(value) if isinstance(marker, Marker) else "no marker"
 
     if hybrid:
-        made: Callable[..., str] = take_with if kind.default is UNSET else take_with_or_not
+        made: Callable[..., Any] = take_with if kind.default is UNSET else take_with_or_not
     else:
         made = take if kind.default is UNSET else take_or_not
     made.__annotations__ = {"value": kind.annotation, "return": str, **({"marker": Marker} if hybrid else {})}
@@ -123,11 +145,14 @@ def schema_of(kind: Kind) -> dict[str, Any]:
     return {**schema, "required": ["value"]} if kind.required else schema
 
 
-def take_message(request: JsonRpcMessage) -> str:
+async def take_message(request: JsonRpcMessage) -> str:
     return show(request.get("value"))
 
 
 def declare(kind: Kind) -> Tool:
+    if kind.value is None:
+        return declare_schema(kind)
+
     class Declared(Tool):
         parameters = (
             Parameter(
@@ -140,6 +165,16 @@ def declare(kind: Kind) -> Tool:
                 default=UNSET if kind.default is None else kind.default,
             ),
         )
+
+        async def execute(self, context: ToolExecutionContext) -> str:
+            return show(context.request.arguments.get("value", UNSET))
+
+    return Declared()
+
+
+def declare_schema(kind: Kind) -> Tool:
+    class Declared(Tool):
+        input_schema = schema_of(kind)
 
         async def execute(self, context: ToolExecutionContext) -> str:
             return show(context.request.arguments.get("value", UNSET))

@@ -10,8 +10,12 @@ import pytest
 from msgspec import Raw
 
 from pegboard import Board, Client, JsonRpcMessage, Tool, ToolExecutionContext
-from tests.styles.connections import codes_of, text_of
-from tests.styles.kinds import STYLES, board, show
+from tests.server_processes import ROOT
+from tests.styles.connections import ROADS, Door, codes_of, text_of
+from tests.styles.kinds import STYLES, show
+
+BOARD = ROOT / "tests" / "styles" / "kinds.py"
+BEHIND = ROADS
 
 KEPT = "non_string_literal_retained"
 TO_INTEGER = "string_literal_converted_to_integer"
@@ -51,10 +55,10 @@ async def call(served: Board, name: str, arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(("kind", "sent", "shown", "codes"), ROWS)
-async def test_a_number_is_read_alike_in_every_style(
-    style: str, kind: str, sent: str, shown: str, codes: list[str]
+def test_a_number_is_read_alike_in_every_style(
+    door: Door, style: str, kind: str, sent: str, shown: str, codes: list[str]
 ) -> None:
-    result = await call(board, f"{style}.{kind}", f'{{"value": {sent}}}')
+    result = door.call(f"{style}.{kind}", Raw(f'{{"value": {sent}}}'.encode()))
     assert text_of(result) == shown
     assert codes_of(result) == codes
 
