@@ -211,7 +211,8 @@ class HttpChild(Child):
         shown: str = "127.0.0.1",
         **env: str,
     ) -> None:
-        self._shown = re.compile(rf"https?://{re.escape(shown)}:(\d+)(/\S+)")
+        # Not the address of the console, which may be shown first.
+        self._shown = re.compile(rf"https?://{re.escape(shown)}:(\d+)(/(?!console/)\S+)")
         super().__init__(
             *command, verb, target, "--http", "--port", "0", *more, stdin=subprocess.DEVNULL, stdout=None, **env
         )
