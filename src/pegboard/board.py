@@ -19,6 +19,7 @@ from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, CalledTool, Kind
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
+from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
 from pegboard.catalog.tool_catalog import ToolCatalog
@@ -73,7 +74,7 @@ class Board(GroupedRegistry, Hosted):
         description: str | None = None,
         icons: Icons = (),
         website_url: str | None = None,
-        instructions: str | None = None,
+        instructions: str | Path | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
         repair_notes: RepairNotes = "text",
         auth: Auth | None = None,
@@ -90,7 +91,8 @@ class Board(GroupedRegistry, Hosted):
         description: what your server is for, for people.
         icons: URLs of its icons, or icons as in the protocol.
         website_url: the address of its website.
-        instructions: how a model should use this server.
+        instructions: how a model should use this server: a text, or the path of a file with it; it may contain tags such as
+            `{{tools}}` (docs/tools.md).
         arguments: "lenient" repairs arguments that have one clear reading; "strict" rejects them.
         repair_notes: where results report the repairs of arguments: "text" in a block for the model and in `_meta`,
             "meta" in `_meta` alone, "off" nowhere.
@@ -196,11 +198,12 @@ class Board(GroupedRegistry, Hosted):
             self._runner.handler,
             self._surround,
             self._access,
-            instructions,
+            None,
             self._catalog_methods,
             listen,
             self._tasks,
         )
+        self.set_instructions(instructions)
 
     def _find_argument(self, kind: object) -> str | None:
         """Where a tool, prompt or resource takes this type from its callers."""
@@ -222,9 +225,17 @@ class Board(GroupedRegistry, Hosted):
         # The bound method itself: calling an object with `__call__` costs a type lookup each time.
         return self._dispatcher.__call__
 
-    def set_instructions(self, instructions: str | None) -> None:
-        """Set the instructions that clients get from now on."""
-        self._dispatcher.instructions = instructions
+    def set_instructions(self, instructions: str | Path | None) -> None:
+        """Set the `instructions` that clients get from now on: a text with or without tags, or the path of a file."""
+        text = read_instructions(instructions) if isinstance(instructions, Path) else instructions
+        template = InstructionsTemplate(text or "", ("name", "version"))
+        self._dispatcher.instructions = text and template.render((), {}) if template.is_plain else None
+
+        def render(call: Call) -> str:
+            listing = self.tools.listing(call.transport, self._access.view(call.caller.principal))
+            return template.render(objects_in(listing.value["tools"]), {"name": self.name, "version": self.version})
+
+        self._dispatcher.choose_instructions = None if template.is_plain else render
 
     def choose_tools(
         self,

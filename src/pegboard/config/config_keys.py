@@ -76,6 +76,7 @@ _ARGUMENT: Final = ObjectValue(
         "hidden": ObjectField("hidden", BooleanValue(), "hide it from callers"),
         "value": ObjectField("value", AnyValue(), "hidden from callers and always sent"),
         "default": ObjectField("default", AnyValue(), "sent if a caller omits it"),
+        "schema": ObjectField("schema", _OBJECT, "keywords such as type or enum, in place of the server's"),
     },
 )
 
@@ -225,6 +226,18 @@ ROOT: Final = ObjectValue(
         "$schema": ObjectField("schema", _TEXT, "the URL of this schema, for editors"),
         "name": ObjectField("name", _TEXT, "the server name that clients see"),
         "toolMode": ObjectField("mode", _MODE, "all: every tool; dynamic: those of opened toolboxes; proxy: meta-tools; auto"),
+        "instructions": ObjectField(
+            "instructions",
+            ObjectValue(
+                "instructions",
+                {
+                    "text": ObjectField("text", _TEXT, "the text, with tags such as {{toolboxes}}"),
+                    "file": ObjectField("file", _TEXT, "the file with the text"),
+                },
+                short="text",
+            ),
+            "how a model should use this gateway; {{toolboxes}} stands for what it gets without this key",
+        ),
         "listWait": ObjectField("list_wait", _SECONDS, "seconds that a list waits for servers that are starting: 10"),
         "autoTokens": ObjectField("auto_tokens", IntegerValue(0, 100_000_000), "tokens of definitions above which auto means proxy: 10000"),
         "nameBudget": ObjectField("name_budget", _BUDGET, "characters that a tool name may have: 64"),

@@ -43,6 +43,7 @@ _GATEWAY_FIELDS: Final = (
     "mode",
     "auto_tokens",
     "list_wait",
+    "instructions",
     "name_budget",
     "lock",
     "lock_path",

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from pegboard.call import Json
+from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
 from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.config.foreign.client_formats import translate
 from pegboard.config.inbound_auth import InboundAuthConfig
@@ -24,7 +25,7 @@ from pegboard.config.rule_keys import check_patterns
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, ParsedSource, read_source
 from pegboard.config.variables import Variables
-from pegboard.errors import SetupError
+from pegboard.errors import DeclarationError, SetupError
 from pegboard.protocol.json_values import as_object
 from pegboard.rules.rule import Rule
 from pegboard.tools.qualified_names import check_part
@@ -50,6 +51,7 @@ class ArgumentOverride(Struct, frozen=True, kw_only=True):
     hidden: bool = False
     value: Json | UnsetType = UNSET
     default: Json | UnsetType = UNSET
+    schema: Mapping[str, Json] = {}
 
     def __repr__(self) -> str:
         return f"ArgumentOverride(name={self.name!r}, hidden={self.hidden}, fixed={self.value is not UNSET})"
@@ -160,6 +162,9 @@ class ToolboxConfig(Struct, frozen=True, kw_only=True):
     servers: Mapping[str, ServerConfig] = {}
 
 
+INSTRUCTION_VARIABLES: Final = ("name", "toolboxes")
+"""The variables in the instructions of a gateway."""
+
 MAIN: Final = "*"
 """The name of the endpoint of all toolboxes in a configuration."""
 
@@ -180,7 +185,7 @@ class PrincipalConfig(Struct, frozen=True, kw_only=True):
 class GatewayConfig(Struct, frozen=True, kw_only=True):
     """A whole configuration, with the keys of docs/gateway-config.md; `secrets` are its values that must not be shown.
 
-    `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
+    `instructions` is a template for clients. `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
     defaults for all of them, `list_wait` the seconds that a list waits for starting servers. `lock_path` is the lock
     file, `auth` which credentials callers need, and `warnings` are what was wrong with the file.
     """
@@ -190,6 +195,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     mode: Mode = "all"
     auto_tokens: int = 10_000
     list_wait: float = 10.0
+    instructions: str = ""
     name_budget: int = 64
     lock: LockPolicy = "report"
     lock_path: str = ""
@@ -252,6 +258,7 @@ def read_config(
         notes.keep_secret(secret)
     inherited = entries.inherited(values.pop("inherit", ()), ("inherit",))
     _resolve(values, as_object(tree), entries, notes)
+    _read_instructions(values, entries, notes)
     notes.raise_if_any()
     for toolbox in values.get("toolboxes", {}).values():
         for server in toolbox.get("servers", {}).values():
@@ -385,6 +392,22 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
             if problem:
                 kept = {key: value for key, value in servers[server].items() if key in _KEPT_IF_UNUSABLE}
                 servers[server] = {**kept, "problem": problem}
+
+
+def _read_instructions(values: dict[str, Any], entries: ServerEntryReader, notes: ConfigReport) -> None:
+    given = values.pop("instructions", None)
+    if given is None:
+        return
+    if len(given) != 1:
+        notes.add_mistake(("instructions",), got={}, expected="either 'text' or 'file'")
+        return
+    try:
+        text = given["text"] if "text" in given else read_instructions(entries.path(given["file"]))
+        InstructionsTemplate(text, INSTRUCTION_VARIABLES)
+    except DeclarationError as problem:
+        notes.add_mistake(("instructions",), str(problem).removeprefix("instructions: "))
+    else:
+        values["instructions"] = text
 
 
 def _check_names(names: Iterable[str], what: str, place: KeyPath, notes: ConfigReport) -> None:

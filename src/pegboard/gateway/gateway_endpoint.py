@@ -13,9 +13,16 @@ from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
+from pegboard.catalog.instructions_template import InstructionsTemplate
 from pegboard.catalog.resource import Resource
 from pegboard.catalog.shown_lists import ShownLists
-from pegboard.config.gateway_config import MAIN, EndpointConfig, GatewayConfig, ToolboxConfig
+from pegboard.config.gateway_config import (
+    INSTRUCTION_VARIABLES,
+    MAIN,
+    EndpointConfig,
+    GatewayConfig,
+    ToolboxConfig,
+)
 from pegboard.errors import DeclarationError, PegboardError, ResourceNotFound, UnknownTool
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.modes.meta_tool_host import ServerStatus, Toolbox, Visibility
@@ -108,6 +115,7 @@ class GatewayEndpoint:
             self._restricted = bool(config.rules)
             self.board._replace_rules(self._rules)
         self._list_wait = config.list_wait
+        self._template = InstructionsTemplate(config.instructions or "{{toolboxes}}", INSTRUCTION_VARIABLES)
         self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
         self.refresh()
 
@@ -361,7 +369,9 @@ class GatewayEndpoint:
         access = self.visibility(call.caller)
         written = self._instructions.get(access)
         if written is None:
-            written = self._instructions[access] = self._meta.instructions(access)
+            variables = {"name": self.board.name, "toolboxes": self._meta.instructions(access)}
+            tools = [entry.definition for entry in self.directory if access.admits(entry)]
+            written = self._instructions[access] = self._template.render(tools, variables)
         return written
 
     def _down(self, access: Visibility) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Changes an operator makes to a tool: description, argument names, fixed or hidden arguments."""
+"""Changes an operator makes to a tool: description, names and types of arguments, fixed or hidden arguments."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def _is_shown(override: ArgumentOverride) -> bool:
 
 def _described(about: Json, override: ArgumentOverride) -> Json:
     if not isinstance(about, Mapping):
-        return about
-    described = dict(about)
+        return {**override.schema} or about
+    described = {**about, **override.schema}
     if override.description is not None:
         described["description"] = override.description
     if override.default is not UNSET:
