@@ -22,6 +22,7 @@ from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.middleware.observability.token_count import count_tokens
 from pegboard.tools.qualified_names import ToolName
 from tests.gateway.meta_tool_board import Workbench
+from tests.gateway.real_questions import REAL_QUESTIONS, real_entries
 from tests.gateway.sample_tools import entries
 from tests.gateway.search_queries import LATER, QUESTIONS
 
@@ -62,6 +63,14 @@ def main(count: int) -> None:
     print(f"  index made in {min(built):.0f} ms of CPU (median {median(built):.0f})")
     for name, times in (("a query's words for the first time", first), ("again", again)):
         print(f"  {name}: {median(times):.2f} ms, 95 of 100 within {quantiles(times, n=20)[-1]:.2f} ms")
+    real = Directory(real_entries())
+    hits = [
+        any(f"{one.place.server}/{one.place.tool}" in wanted for one in real.search(question, Visibility().admits)[:5])
+        for question, wanted in REAL_QUESTIONS
+    ]
+    print(
+        f"  {sum(hits)} of {len(hits)} questions over {len(real)} tools of real servers find theirs among the first five"
+    )
     meta = Workbench().meta
     begins = [tool.definition() for tool in meta.tools if tool.name.startswith(("workbench_", "search"))]
     for line in count_costs(Directory(listed), meta.listed(Visibility(), None), begins, count_tokens).lines():

@@ -20,6 +20,7 @@ from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry, arg
 from pegboard.gateway.modes.tool_search import MAX_CACHED_ROWS, MAX_FIELD_LENGTH, SearchDocument, SearchIndex
 from pegboard.tools.qualified_names import ToolName
 from tests.depth import examples
+from tests.gateway.real_questions import REAL_QUESTIONS, real_entries
 from tests.gateway.sample_tools import SHED, directory
 from tests.gateway.search_queries import LATER, QUESTIONS
 from tests.gateway.test_gateway import configured, server
@@ -84,6 +85,35 @@ def test_nine_of_ten_questions_find_their_tool_among_the_first_five(
     reached = recall(questions, lambda word: word)
     print(f"recall@{SHOWN} over {len(questions)} questions: {reached:.3f}")
     assert reached >= 0.9
+
+
+def test_34_of_35_questions_over_tools_of_real_servers_find_theirs_among_the_first_five() -> None:
+    tools = Directory(real_entries())
+    missed = [question for question, wanted in REAL_QUESTIONS if set(wanted).isdisjoint(found(question, tools))]
+    assert (len(tools), len(REAL_QUESTIONS)) == (137, 35)
+    assert len(missed) <= 1, missed
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("open a pull request", "create_pull_request"),
+        ("open the pull request", "get_pull_request"),
+        ("show a pull request", "get_pull_request"),
+        ("add an issue", "create_issue"),
+        ("which issues are there", "list_issues"),
+    ],
+)
+def test_a_question_that_asks_to_change_finds_what_changes_before_what_reads(question: str, first: str) -> None:
+    names = ["get_pull_request", "create_pull_request", "list_issues", "create_issue", "get_issue"]
+    tools = SearchIndex([SearchDocument(name=name) for name in names])
+    assert names[tools.search(question)[0]] == first
+
+
+def test_a_name_without_a_verb_is_judged_by_the_annotations() -> None:
+    pages = [SearchDocument(name="branch", changes=changes) for changes in (False, True)]
+    assert SearchIndex(pages).search("make a branch") == [1, 0]
+    assert SearchIndex(pages).search("show the branch") == [0, 1]
 
 
 @pytest.mark.parametrize("slip", [swapped, left_out, doubled, changed])

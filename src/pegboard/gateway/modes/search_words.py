@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 _CAMEL_CASE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -43,6 +44,7 @@ _SYNONYM_LINES: Final = """
     run execute launch start
     undo revert rollback restore
     fix repair edit
+    changed changes diff modified
     url link address website site page
     web internet online
     database db sql
@@ -85,6 +87,162 @@ _SYNONYM_LINES: Final = """
     silence mute
 """
 """Each line is a set of words that people use interchangeably when they search for a tool."""
+
+
+_READING: Final = frozenset(
+    [
+        "check",
+        "count",
+        "describe",
+        "diff",
+        "did",
+        "display",
+        "does",
+        "download",
+        "enumerate",
+        "explain",
+        "export",
+        "fetch",
+        "find",
+        "get",
+        "has",
+        "have",
+        "how",
+        "inspect",
+        "is",
+        "list",
+        "locate",
+        "look",
+        "lookup",
+        "navigate",
+        "query",
+        "read",
+        "retrieve",
+        "search",
+        "see",
+        "show",
+        "status",
+        "tell",
+        "view",
+        "watch",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whose",
+        "why",
+    ]
+)
+_CHANGING: Final = frozenset(
+    [
+        "add",
+        "append",
+        "apply",
+        "approve",
+        "archive",
+        "assign",
+        "attach",
+        "book",
+        "build",
+        "cancel",
+        "change",
+        "clean",
+        "clear",
+        "clone",
+        "close",
+        "comment",
+        "commit",
+        "connect",
+        "copy",
+        "create",
+        "decline",
+        "delete",
+        "deploy",
+        "disable",
+        "discard",
+        "drop",
+        "edit",
+        "enable",
+        "erase",
+        "execute",
+        "fill",
+        "forget",
+        "fork",
+        "insert",
+        "install",
+        "invite",
+        "kill",
+        "leave",
+        "log",
+        "make",
+        "merge",
+        "modify",
+        "move",
+        "mute",
+        "pause",
+        "pay",
+        "post",
+        "press",
+        "publish",
+        "push",
+        "put",
+        "refund",
+        "reject",
+        "release",
+        "remember",
+        "remove",
+        "rename",
+        "replace",
+        "reply",
+        "report",
+        "reserve",
+        "reset",
+        "resize",
+        "restart",
+        "restore",
+        "resume",
+        "revert",
+        "revoke",
+        "roll",
+        "run",
+        "save",
+        "schedule",
+        "send",
+        "set",
+        "share",
+        "stage",
+        "start",
+        "stop",
+        "store",
+        "submit",
+        "switch",
+        "transfer",
+        "trash",
+        "undo",
+        "unstage",
+        "update",
+        "upload",
+        "write",
+    ]
+)
+# "Open an issue" asks for a new one, "open the issue" for one that exists.
+_ARTICLES: Final = frozenset({"a", "an", "another", "new"})
+
+
+def changes_something(words: Sequence[str]) -> bool | None:
+    """Whether the first verb among the words of a question, or of a tool's name, is one of changing or of reading.
+
+    None if there is no such verb.
+    """
+    for word, following in pairwise((*words, "")):
+        if word == "open" and following in _ARTICLES:
+            return True
+        if word in _CHANGING:
+            return True
+        if word in _READING:
+            return False
+    return None
 
 
 def _read_synonyms(lines: str) -> Mapping[str, tuple[str, ...]]:

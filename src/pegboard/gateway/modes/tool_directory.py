@@ -77,7 +77,13 @@ def _page(entry: DirectoryEntry) -> SearchDocument:
         description=_text(definition.get("description")).removeprefix(f"[{place.toolbox}/{place.server}]"),
         arguments=arguments_text(definition.get("inputSchema")),
         tags=" ".join(entry.tags),
+        changes=_changes(definition.get("annotations")),
     )
+
+
+def _changes(annotations: Json) -> bool | None:
+    hint = annotations.get("readOnlyHint") if isinstance(annotations, Mapping) else None
+    return None if hint is None else hint is not True
 
 
 def arguments_text(schema: Json) -> str:

@@ -20,7 +20,14 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.errors import SetupError
-from pegboard.gateway.modes.search_words import SYNONYMS, Spelling, significant_words, singular, split_words
+from pegboard.gateway.modes.search_words import (
+    SYNONYMS,
+    Spelling,
+    changes_something,
+    significant_words,
+    singular,
+    split_words,
+)
 
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
@@ -32,11 +39,16 @@ class SearchDocument(Struct, frozen=True, kw_only=True):
     description: str = ""
     arguments: str = ""
     tags: str = ""
+    changes: bool | None = None
+    """Whether the tool changes something, if its name does not tell."""
 
 
 # The weight of a word by its field.
 _WEIGHTS: Final = {"name": 4.0, "title": 3.0, "owner": 1.5, "description": 2.0, "arguments": 0.6, "tags": 2.5}
 _FIELDS: Final = tuple(_WEIGHTS)
+
+# The weight of a tool that reads where the query asks to change something, and the reverse.
+_OTHER_INTENT: Final = 0.7
 
 # The weight of a match by a similar word.
 _BEGINNING, _SYNONYM, _SLIP, _PART = 0.7, 0.4, 0.8, 0.5
@@ -73,11 +85,16 @@ class SearchIndex:
     def search(self, query: str) -> list[int]:
         """The pages that match the query; any text is a query. From any thread."""
         words = significant_words(query[:MAX_FIELD_LENGTH], _MAX_WORDS)
+        asks_to_change = changes_something(split_words(query[:MAX_FIELD_LENGTH])[:_MAX_WORDS])
         scores: Found = {}
         with self._searching:
             for place, word in enumerate(words):
                 for page, score in self._find(word, last=place == len(words) - 1).items():
                     scores[page] = scores.get(page, 0.0) + score
+            if asks_to_change is not None:
+                for page in scores:
+                    if self._changes[page] is (not asks_to_change):
+                        scores[page] *= _OTHER_INTENT
         return sorted(scores, key=lambda page: (-scores[page], page))
 
     @property
@@ -88,6 +105,12 @@ class SearchIndex:
     def prepare(self) -> None:
         """Build the index, which the first search would do otherwise; from any thread."""
         _ = self._tables, self._spelling
+
+    @cached_property
+    def _changes(self) -> list[bool | None]:
+        """Whether each tool changes something: by the verb of its name, else by what its server declares."""
+        _ = self._texts
+        return self._intents
 
     def _find(self, word: str, *, last: bool) -> Found:
         """The pages for one word of a query, with the best score for each."""
@@ -148,7 +171,10 @@ class SearchIndex:
     @cached_property
     def _texts(self) -> list[tuple[str, ...]]:
         texts, room = [], MAX_TEXT
+        self._intents: list[bool | None] = []
         for page in self._pages:
+            named = changes_something(split_words(page.name[:MAX_FIELD_LENGTH]))
+            self._intents.append(page.changes if named is None else named)
             text = _plain(page if room > 0 else SearchDocument(name=page.name, title=page.title, owner=page.owner))
             room -= sum(map(len, text))
             texts.append(text)
