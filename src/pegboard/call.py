@@ -477,11 +477,15 @@ class SubscriberChanges(Protocol):
 
 
 class Subscribed(Struct, frozen=True):
-    """The call stays open: its exchange sends the board's changes to the caller, or those that are `visible` to it."""
+    """The call stays open: its exchange sends the board's changes to the caller, or those that are `visible` to it.
+
+    `owner` is the id of the principal that the subscription counts for.
+    """
 
     changes: ChangeSource
     filter: ChangeFilter
     visible: SubscriberChanges | None = None
+    owner: str = ""
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 

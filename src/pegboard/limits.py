@@ -67,7 +67,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     call_bytes: int = 64 * 1024 * 1024
     """Size of the requests of all running calls; a request of 4 KiB or less is not counted."""
     calls_per_caller: int = 256
-    """Calls of one session or connection that run at the same time."""
+    """Calls of one principal, session or connection that run at the same time."""
     completions: int = 100
     """Completion requests of one caller per second."""
     quiet_seconds: float = 5.0
@@ -146,6 +146,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     # -- Subscriptions
     subscribers: int = 10_000
     """Subscriptions to changes that are open at the same time."""
+    subscribers_per_caller: int = 1_000
+    """The same for one principal."""
     subscribed_uris: int = 1_000
     """Resources that one client subscribes to."""
     subscribed_uri_bytes: int = 256 * 1024

@@ -14,6 +14,7 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from heapq import nsmallest
 from typing import Any, Final
@@ -69,7 +70,7 @@ class Sessions:
         cluster.on_lapse(self.invalidate_all)
 
     def open(self, make_caller: Callable[[str], Caller]) -> Session:
-        """A new session; if there are too many, the longest idle one is dropped."""
+        """A new session; if there are too many, the longest idle one of the principal with the most is dropped."""
         now = self._clock()
         # "globally unique and cryptographically secure" (2025-11-25, Session Management)
         return self._take_in(make_caller(secrets.token_hex(16)), now)
@@ -193,8 +194,14 @@ class Sessions:
         idle = [session for session in self._open.values() if session.idle]
         if not idle:
             raise Busy(f"All {self._limits.sessions} sessions are in use; try again later", retry_after=30)
-        # Several at a time: finding the oldest looks at all of them.
-        for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=lambda session: session.touched):
+        # Of the principal with the most, so that one cannot displace the sessions of others. Several at a time: finding
+        # the oldest looks at all of them.
+        counts = Counter(session.caller.principal.id for session in self._open.values())
+
+        def order(session: Session) -> tuple[int, float]:
+            return -counts[session.caller.principal.id], session.touched
+
+        for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=order):
             self._release(session)
             if self._records is not None:
                 # Otherwise clients that open sessions and leave could fill a store.

@@ -250,6 +250,7 @@ class ListenMethod:
                 uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
             ),
             self._filter_for(call.caller.principal),
+            call.caller.principal.id,
         )
 
     def _bound(self, uris: Sequence[str]) -> frozenset[str]:

@@ -318,7 +318,9 @@ class HttpSse:
         handler = self._handler
         if call.method == SUBSCRIBE:
             handler = subscription_handler(handler, client.session, self._limits)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
+        served = self._calls.run(
+            exchange, run_call(handler, call, exchange), len(call.params), call.caller.principal.id
+        )
         if isinstance(served, asyncio.Task):
             client.run(request_id, served)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -52,6 +53,8 @@ class CallsInFlight:
         # None: admitted, but not started.
         self.running: dict[LongRunning, asyncio.Task[Any] | None] = {}
         self.followers: set[OpenStream] = set()
+        # The waiting calls of each principal; those of anonymous callers are not counted, since they have nothing in common.
+        self._counts: Counter[str] = Counter()
         # The bytes left for further large requests.
         self._room = limits.call_bytes
         self.draining = False
@@ -75,11 +78,27 @@ class CallsInFlight:
         finally:
             self._room += counted
 
-    def run(self, exchange: LongRunning, walk: Coroutine[Any, Any, T], size: int) -> T | asyncio.Task[T]:
-        """Run a call if there is room; returns its result, or its task if it is not done. `size` is its request's."""
-        if self.draining or len(self.running) >= self._limits.calls or size > self._room:
+    def _check_principal(self, principal: str) -> None:
+        if principal and self._counts[principal] >= self._limits.calls_per_caller:
+            most = self._limits.calls_per_caller
+            raise Busy(f"{most} calls of this principal are already running; try again later", retry_after=1)
+
+    def _count(self, principal: str, change: int) -> None:
+        self._counts[principal] += change
+        if not self._counts[principal]:
+            del self._counts[principal]
+
+    def run(
+        self, exchange: LongRunning, walk: Coroutine[Any, Any, T], size: int, principal: str = ""
+    ) -> T | asyncio.Task[T]:
+        """Run a call if there is room; returns its result, or its task if it is not done.
+
+        `size` is the size of its request, `principal` the id of the principal that it counts for.
+        """
+        if self.draining or len(self.running) >= self._limits.calls or size > self._room or principal in self._counts:
             try:
                 self.check_room(size)
+                self._check_principal(principal)
             except Busy:
                 walk.close()
                 raise
@@ -92,6 +111,9 @@ class CallsInFlight:
         self.running[exchange] = task
         # The task is passed as the default of `pop`, so the callback runs no function of ours.
         task.add_done_callback(partial(self.running.pop, exchange))
+        if principal:
+            self._count(principal, 1)
+            task.add_done_callback(lambda _: self._count(principal, -1))
         if size > LIGHT:
             self._room -= size
             task.add_done_callback(lambda _: self._free(size))
@@ -102,15 +124,24 @@ class CallsInFlight:
     def _free(self, size: int) -> None:
         self._room += size
 
-    def admit(self, exchange: LongRunning) -> None:
-        """Admit a call if there is room for one more; the caller must run it, since only its end frees the room."""
+    def admit(self, exchange: LongRunning, principal: str = "") -> None:
+        """Admit a call if there is room for one more; the caller must run it, and then release it."""
         if self.draining or len(self.running) >= self._limits.calls:
             self.check_room()
+        if principal:
+            self._check_principal(principal)
+            self._count(principal, 1)
         loop = self._given_loop or asyncio.get_running_loop()
         exchange.since = loop.time()
         self.running[exchange] = None
         if loop is not self._loop or not self._sweeping:
             self._start(loop)
+
+    def release(self, exchange: LongRunning, principal: str = "") -> None:
+        """An admitted call has ended."""
+        del self.running[exchange]
+        if principal:
+            self._count(principal, -1)
 
     def follow(self, subscriber: OpenStream) -> None:
         """Keep a stream alive until `forget` is called."""

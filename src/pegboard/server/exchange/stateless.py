@@ -114,9 +114,9 @@ class Stateless:
                     DuplicateRequestId(f"The id {wanted.id!r} occurs twice in this batch: use another one"), wanted.id
                 )
             taken.add(wanted.id)
-            exchange = answers.exchange(wanted.codec, wanted.id, wanted.ask)
+            exchange, principal = answers.exchange(wanted.codec, wanted.id, wanted.ask), access.principal.id
             try:
-                self._calls.admit(exchange)
+                self._calls.admit(exchange, principal)
             except Refusal as refusal:
                 raise with_request_id(refusal, wanted.id) from None
         except Refusal as refusal:
@@ -126,7 +126,7 @@ class Stateless:
         try:
             await run_call(wanted.handler, wanted.admitted.call(exchange), exchange)
         finally:
-            del self._calls.running[exchange]
+            self._calls.release(exchange, principal)
 
     def _read(self, body: bytes, stated: Revision | None, access: Access) -> ReadRequest | None:
         """The request of a message; None if it is a notification, which has no effect here."""

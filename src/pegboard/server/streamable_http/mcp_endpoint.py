@@ -88,7 +88,9 @@ class HttpEndpoint:
         self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_close=on_session_end)
         self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
-        self.followers = Subscribers(limits.subscribers, self._calls, limits.all_subscribed_uri_bytes)
+        self.followers = Subscribers(
+            limits.subscribers, self._calls, limits.all_subscribed_uri_bytes, limits.subscribers_per_caller
+        )
         self._callers = CallerCache("http")
         self._read_plain = FastPath(limits, self._callers).read
         self._legacy = self._make_legacy(legacy, info, shared)
@@ -241,7 +243,8 @@ class HttpEndpoint:
             if access is not NO_ACCESS:
                 caller = access.bind(caller)
             call = plain.call(caller, exchange, head.headers)
-            served = self._calls.run(exchange, run_call(self._handler, call, exchange), len(body))
+            walk = run_call(self._handler, call, exchange)
+            served = self._calls.run(exchange, walk, len(body), caller.principal.id)
         except Refusal as refusal:
             if plain is not None:
                 refusal.request_id = plain.id
@@ -295,7 +298,7 @@ class HttpEndpoint:
         exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
         handler = listen_handler(self._handler, exchange, self._modern, self.followers) if listens else self._handler
         call = request.call(exchange, head.headers)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params), caller.principal.id)
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
         # has got its response, the stream, which ends it.
         if isinstance(served, asyncio.Task) and not listens:

@@ -176,7 +176,7 @@ class SessionRequests:
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Run a call; while it waits, its session can cancel it."""
         walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
-        served = self._calls.run(exchange, walk, len(call.params))
+        served = self._calls.run(exchange, walk, len(call.params), call.caller.principal.id)
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))
@@ -299,7 +299,7 @@ class SessionRequests:
             exchange = answers.exchange(self._codecs[session.caller.version], request_id, reject_question_in_batch)
             caller = access.bind(session.caller)
             call = admit_legacy(message, params, message.method, request_id, caller).call(exchange)
-            self._calls.admit(exchange)
+            self._calls.admit(exchange, caller.principal.id)
         except Refusal as refusal:
             answers.refuse(with_request_id(refusal, request_id))
             return
@@ -307,7 +307,8 @@ class SessionRequests:
         try:
             await run_call(self._handler_of(call, session), call, exchange)
         finally:
-            del self._running[exchange], session.calls[request_id]
+            self._calls.release(exchange, caller.principal.id)
+            del session.calls[request_id]
 
     # -- GET and DELETE --------------------------------------------------------------------------------------------
 

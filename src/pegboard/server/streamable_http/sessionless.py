@@ -70,7 +70,9 @@ class Sessionless:
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
-        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params))
+        served = self._calls.run(
+            exchange, run_call(handler, call, exchange), len(call.params), call.caller.principal.id
+        )
         if isinstance(served, asyncio.Task):
             # The response cannot be resumed.
             sink.on_gone(served.cancel)

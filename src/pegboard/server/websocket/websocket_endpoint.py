@@ -185,7 +185,7 @@ class WebSocketConversation(Conversation):
         return self._held + sum(costs) + sum(map(len, self._waiting))
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
-        task = self._calls.run(exchange, walk, size)
+        task = self._calls.run(exchange, walk, size, self._access.principal.id)
         return task if isinstance(task, asyncio.Task) else None
 
     def _weigh(self, size: int) -> None:
