@@ -8,12 +8,17 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from pegboard import Accepted, Board, Client, Context, Gateway
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.gateway.lock.lock_file import Lock, accept, write_lock
+from pegboard.gateway.servers.server_catalog import ServerCatalog
+from pegboard.protocol.revisions import MODERN
 from tests.console.chrome import PACKAGES, Page, open_page, start_chromium
 from tests.console.served import ServedConsole, serving_console
 
@@ -65,11 +70,14 @@ def make_board() -> Board:
     return board
 
 
-def make_gateway() -> Gateway:
+def make_config() -> GatewayConfig:
     servers = {"desk": ServerConfig(name="desk", kind="board", board="desk")}
     toolbox = ToolboxConfig(name="office", description="Sums and tables", servers=servers)
-    config = GatewayConfig(path="", name="works", lock="off", toolboxes={"office": toolbox})
-    return Gateway(config, boards={"desk": make_board()})
+    return GatewayConfig(path="", name="works", lock="off", toolboxes={"office": toolbox})
+
+
+def make_gateway() -> Gateway:
+    return Gateway(make_config(), boards={"desk": make_board()})
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +175,27 @@ async def test_a_server_is_stopped_and_started_again(chromium: str) -> None:
             assert len(await client.list_tools()) == 4
         await page.click(".server button", "Restart")
         await page.wait_for_text("ready", ".server")
+
+
+async def test_a_changed_definition_is_reviewed_and_accepted(chromium: str, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.json"
+    path.write_text("{}")
+    served = make_board()
+    config = replace(make_config(), path=str(path), lock="quarantine", lock_path=str(tmp_path / "gateway.lock"))
+    gateway = Gateway(config, boards={"desk": served})
+    before = ServerCatalog(
+        version=MODERN, tools=tuple({**tool.definition(), "description": "As before."} for tool in served.tools)
+    )
+    write_lock(accept(Lock(), {("office", "desk"): before}), config.lock_path)
+    async with console(gateway, chromium) as (page, at):
+        await page.click("nav a", "Servers")
+        await page.wait_for_text("definitions differ", ".lock")
+        await page.wait_for_text("Adds two numbers.", ".lock")
+        async with Client(at.mcp) as client:
+            assert await client.list_tools() == []
+            await page.click("button[aria-label='Accept office/desk/add']")
+            await page.wait_for("!document.querySelector('.lock').innerText.includes('office/desk/add')")
+            assert [tool["name"] for tool in await client.list_tools()] == ["office__desk__add"]
 
 
 async def test_everything_can_be_reached_by_keyboard(chromium: str) -> None:

@@ -19,7 +19,7 @@ from pegboard.console.console_access import SECURITY_HEADERS, ConsoleAccess
 from pegboard.console.console_calls import ConsoleCalls
 from pegboard.console.console_subject import BoardSubject, ConsoleSubject, GatewaySubject
 from pegboard.console.live_stream import LiveStream
-from pegboard.errors import Busy, InvalidParams, Refusal
+from pegboard.errors import Busy, InvalidParams, Refusal, SetupError
 from pegboard.gateway.gateway import Gateway
 from pegboard.middleware.observability.history import History
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
@@ -59,6 +59,7 @@ class Console:
             "call": self._call,
             "answer": self._answer,
             "server": self._change_server,
+            "accept": self._accept,
         }
 
     def link(self, url: str) -> str:
@@ -94,7 +95,7 @@ class Console:
             return self._document(rest.removeprefix("/api/"), query)
         return _file(rest.removeprefix("/") or "index.html", head)
 
-    def _document(self, name: str, query: Mapping[str, list[str]]) -> Answer:
+    def _document(self, name: str, query: Mapping[str, list[str]]) -> EndpointResult:
         if name.startswith("calls/"):
             number = name.removeprefix("calls/")
             kept = self._subject.history.find(int(number)) if number.isdecimal() and len(number) < 16 else None
@@ -105,6 +106,8 @@ class Console:
             lines = b"\n".join(_encode(kept.details()) for kept in self._subject.history)
             disposition = (b"content-disposition", b'attachment; filename="calls.jsonl"')
             return Answer(200, lines + b"\n", b"application/jsonl", (*_FRESH, disposition))
+        if name == "lock":
+            return self._show_lock()
         document = self._documents.get(name)
         return _json({"error": "Not found"}, 404) if document is None else _json(document(query))
 
@@ -141,10 +144,10 @@ class Console:
     async def _apply(self, change: Change, request: Mapping[str, Json], sink: Sink) -> Answer | None:
         try:
             return await change(request, sink)
-        except (InvalidParams, Busy) as refusal:
-            return _json({"error": refusal.message}, 429 if isinstance(refusal, Busy) else 400)
         except Refusal as refusal:
-            return _json({"error": refusal.message}, 400)
+            return _json({"error": refusal.message}, 429 if isinstance(refusal, Busy) else 400)
+        except SetupError as error:
+            return _json({"error": str(error)}, 400)
 
     async def _call(self, request: Mapping[str, Json], sink: Sink) -> None:
         await self._calls.stream(request, sink)
@@ -157,6 +160,16 @@ class Console:
         toolbox, server, action = (str(request.get(key, "")) for key in ("toolbox", "server", "action"))
         await self._subject.change_server(toolbox, server, action)
         return _json(self._subject.overview())
+
+    async def _accept(self, request: Mapping[str, Json], sink: Sink) -> Answer:
+        names = request.get("names")
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise InvalidParams("Name the definitions to accept")
+        await self._subject.accept(names)
+        return await self._show_lock()
+
+    async def _show_lock(self) -> Answer:
+        return _json(await self._subject.lock())
 
 
 def _json(value: Json, status: int = 200) -> Answer:

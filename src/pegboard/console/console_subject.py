@@ -40,6 +40,12 @@ class ConsoleSubject(Protocol):
     async def change_server(self, toolbox: str, server: str, action: str) -> None:
         """Start, stop or restart a server."""
 
+    async def lock(self) -> Json:
+        """How the definitions of the servers differ from the accepted ones; null without a lock file."""
+
+    async def accept(self, names: list[str]) -> None:
+        """Accept the current definitions of these tools or servers."""
+
 
 class BoardSubject:
     """A board: one lane, no servers."""
@@ -80,6 +86,12 @@ class BoardSubject:
 
     async def change_server(self, toolbox: str, server: str, action: str) -> None:
         raise InvalidParams("A board has no servers")
+
+    async def lock(self) -> Json:
+        return None
+
+    async def accept(self, names: list[str]) -> None:
+        raise InvalidParams("A board has no lock file")
 
 
 class GatewaySubject:
@@ -156,6 +168,13 @@ class GatewaySubject:
                 await self._gateway.enable_server(toolbox, server, on=action == "start")
             case _:
                 raise InvalidParams(f"Unknown action {action[:40]!r}; use start, stop or restart")
+
+    async def lock(self) -> Json:
+        report = await self._gateway.compare_with_lock()
+        return None if report is None else report.as_json()
+
+    async def accept(self, names: list[str]) -> None:
+        await self._gateway.accept_definitions(names)
 
 
 def _about(kind: str, info: Mapping[str, Json], since: float) -> dict[str, Json]:

@@ -27,6 +27,8 @@ from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
+from pegboard.gateway.lock.lock_file import Lock, Report, accept, read_lock, write_lock
+from pegboard.gateway.lock.lock_file import compare as compare_definitions
 from pegboard.gateway.lock.lock_watch import watch_lock_file
 from pegboard.gateway.lock.pins import Pins, read_pins
 from pegboard.gateway.lock.scanner import Scanner
@@ -329,6 +331,34 @@ class Gateway(Hosted):
         box = replace(box, servers={**box.servers, server: config})
         self.config = replace(self.config, toolboxes={**self.config.toolboxes, toolbox: box})
         await self._replace_servers(frozenset())
+
+    async def compare_with_lock(self) -> Report | None:
+        """How the definitions of the connected servers differ from the accepted ones; None without a lock file."""
+        catalogs, unreached = self._catalogs(), self._unread()
+        lock = await asyncio.to_thread(self._read_lock)
+        return None if lock is None else await asyncio.to_thread(compare_definitions, lock, catalogs, unreached)
+
+    async def accept_definitions(self, names: Collection[str]) -> None:
+        """Accept the current definitions of these tools, servers or toolboxes, and serve them; of all without a name."""
+        catalogs, unreached = self._catalogs(), self._unread()
+
+        def write() -> Pins:
+            lock = self._read_lock()
+            if lock is None:
+                raise InvalidParams("This gateway has no lock file; create one with `pegboard lock`")
+            write_lock(accept(lock, catalogs, unreached, names), self.config.lock_path)
+            return read_pins(self.config)
+
+        self._apply_pins(await asyncio.to_thread(write))
+
+    def _read_lock(self) -> Lock | None:
+        config = self.config
+        return None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
+
+    def _unread(self) -> set[Key]:
+        """The servers whose definitions are unknown now."""
+        named = {(toolbox.name, name) for toolbox in self.config.toolboxes.values() for name in toolbox.servers}
+        return named - self._catalogs().keys()
 
     def _server_config(self, toolbox: str, server: str) -> ServerConfig:
         box = self.config.toolboxes.get(toolbox)

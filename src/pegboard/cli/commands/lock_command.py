@@ -10,7 +10,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -59,7 +58,7 @@ def main(argv: list[str]) -> int:
     unknown = {*unreached, *_disabled(config)}
     report = compare(before or Lock(), found, unknown)
     if chosen.json:
-        show_json(_as_json(report))
+        show_json(report.as_json())
     else:
         # At first everything is new, and only findings are worth a line.
         for line in _print_report(report if before is not None or chosen.diff else replace(report, added=())):
@@ -126,28 +125,6 @@ def _print_report(report: Report) -> Iterator[str]:
     for place, told in flags.items():
         yield f"flagged   {_name(place)}"
         yield from told
-
-
-def _as_json(report: Report) -> dict[str, Any]:
-    def named(place: Place) -> dict[str, Any]:
-        return {"kind": place[0], "name": place[1]}
-
-    return {
-        "changed": [{**named(one.place), "words": one.words} for one in report.changed],
-        "renamed": [{**named(new), "before": old[1]} for old, new in report.renamed],
-        "added": [named(place) for place in report.added],
-        "vanished": [named(place) for place in report.vanished],
-        "flagged": [
-            {
-                **named(place),
-                "rule": finding.rule,
-                "where": finding.where,
-                "shown": finding.shown,
-                "reason": finding.reason,
-            }
-            for place, finding in report.flagged
-        ],
-    }
 
 
 def _name(place: Place) -> str:

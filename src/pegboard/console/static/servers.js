@@ -1,14 +1,68 @@
 // The servers of a gateway: their state, their last output, and how to start, stop and restart them.
 import { h } from "./dom.js";
-import { changed, count, post, state } from "./store.js";
+import { changed, count, get, post, state } from "./store.js";
 
 let problem = "";
 let busy = "";
+let lock = null;
+let loadedFor = null;
+
+/** Load the differences from the lock file when the page opens, and after each change of the servers. */
+async function loadLock() {
+  const key = JSON.stringify(state.overview.toolboxes.map((toolbox) => toolbox.servers.map((server) => [server.state, server.tools])));
+  if (key === loadedFor) return;
+  loadedFor = key;
+  lock = await get("lock").catch(() => null);
+  changed();
+}
 
 export function serversPage() {
   const { toolboxes, kind } = state.overview;
   if (kind === "board") return h("p", { class: "empty" }, "This is a board: its tools run in this process. Use ", h("code", null, "pegboard up CONFIG"), " to put other servers behind one endpoint.");
-  return [problem && h("p", { class: "warning failed", role: "alert" }, problem), toolboxes.map(toolboxCard)];
+  loadLock();
+  return [problem && h("p", { class: "warning failed", role: "alert", key: "problem" }, problem), lockCard(), toolboxes.map(toolboxCard)];
+}
+
+function lockCard() {
+  if (!lock) return null;
+  const rows = [
+    ...lock.changed.map((item) => ["changed", item, item.words]),
+    ...lock.renamed.map((item) => ["renamed", item, [`was ${item.before}`]]),
+    ...lock.added.map((item) => ["new", item, []]),
+    ...lock.vanished.map((item) => ["removed", item, []]),
+  ];
+  const flags = new Map();
+  for (const flag of lock.flagged) flags.set(flag.name, [...(flags.get(flag.name) || []), `${flag.reason}: ${flag.shown}`]);
+  return h(
+    "section",
+    { class: "card lock", key: "lock" },
+    h(
+      "div",
+      { class: "bar" },
+      h("h2", null, "Lock file"),
+      h("span", { class: "hint" }, rows.length ? "definitions differ from the accepted ones" : "all definitions are accepted"),
+      rows.length > 0 && h("button", { onclick: () => accept(rows.map(([, item]) => item.name)) }, "Accept all"),
+    ),
+    rows.map(([what, item, words]) =>
+      h(
+        "article",
+        { class: "server", key: `${what} ${item.kind} ${item.name}` },
+        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, onclick: () => accept([item.name]) }, "Accept")),
+        words.map((line) => h("p", null, line)),
+        (flags.get(item.name) || []).map((line) => h("p", { class: "warning failed" }, line)),
+      ),
+    ),
+  );
+}
+
+async function accept(names) {
+  try {
+    lock = await post("accept", { names });
+    problem = "";
+  } catch (error) {
+    problem = error.message;
+  }
+  changed();
 }
 
 function toolboxCard(toolbox) {

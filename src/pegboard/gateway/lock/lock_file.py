@@ -97,6 +97,29 @@ class Report(Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return bool(self.changed or self.added or self.vanished or self.renamed)
 
+    def as_json(self) -> dict[str, Json]:
+        """The differences for programs."""
+
+        def named(place: Place) -> dict[str, Json]:
+            return {"kind": place[0], "name": place[1]}
+
+        return {
+            "changed": [{**named(change.place), "words": change.words} for change in self.changed],
+            "renamed": [{**named(new), "before": old[1]} for old, new in self.renamed],
+            "added": [named(place) for place in self.added],
+            "vanished": [named(place) for place in self.vanished],
+            "flagged": [
+                {
+                    **named(place),
+                    "rule": finding.rule,
+                    "where": finding.where,
+                    "shown": finding.shown,
+                    "reason": finding.reason,
+                }
+                for place, finding in self.flagged
+            ],
+        }
+
 
 def digest(definition: Definition) -> str:
     """The digest of a definition, whatever the order of its members."""
