@@ -13,7 +13,7 @@ import pegboard
 from pegboard import Board, Client, Gateway, NextAction, ToolError, ToolResult
 from pegboard.errors import DeclarationError, LimitReached
 from pegboard.middleware import ErrorMessage, ErrorMessages, RateLimit
-from pegboard.testing import Recorder
+from pegboard.testing import Recorder, expect
 
 ERROR = "dev.pegboard/error"
 
@@ -110,6 +110,20 @@ async def test_messages_are_changed_by_code_whatever_raised_the_error(
     assert plain.text.endswith('Without a code.\nTool to try: search {"a": 1}')
     assert invalid.text.endswith("What to do:\n1. Read the schema.")
     assert len(invalid.meta["dev.pegboard/parseErrors"]) == 1
+
+
+async def test_the_notes_for_the_model_beside_a_changed_error_stay() -> None:
+    board = Board("noted")
+
+    @board.tool
+    async def fail(how: int) -> ToolResult:
+        return ToolResult(f"It failed {how} times.", is_error=True)
+
+    board.use(ErrorMessages({"*": "Sorry: {message}"}))
+    async with Client(board) as client:
+        expect(await client.call("fail", {"how": "3"})).error("^Sorry: .*3 times.$").repaired("how").notes(
+            "[repaired] how"
+        )
 
 
 async def test_codes_without_an_entry_use_the_one_for_all_others() -> None:

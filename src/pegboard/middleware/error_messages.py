@@ -13,7 +13,7 @@ from pegboard.errors import ERROR, REFUSED, DeclarationError, Refusal, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.log_lines import log_failure
 from pegboard.next_action import NextAction
-from pegboard.protocol.content import joined_text
+from pegboard.protocol.content import is_note, joined_text
 from pegboard.protocol.json_values import as_object, objects_in
 from pegboard.tools.tool_result import PARSE_ERRORS, error_result
 
@@ -102,7 +102,7 @@ class ErrorMessages(Middleware):
         )
         details = {**own, **as_object((error.meta or {}).get(ERROR))}
         changed = as_object(error_result(error.message, {**meta, ERROR: details}).result)
-        others = [block for block in blocks if block.get("type") != "text"]
+        others = [block for block in blocks if block.get("type") != "text" or is_note(block)]
         content = [*objects_in(changed["content"]), *others]
         return Done({**result, **changed, "content": content}, reply.wrapped, reply.metadata)
 
