@@ -26,12 +26,12 @@ from pegboard.hooks.middleware import Middleware
 HelperState: TypeAlias = Literal["stopped", "starting", "healthy", "unhealthy", "failed"]
 HealthCheck: TypeAlias = Callable[[], bool | Awaitable[bool]]
 
-_CHECK_SECONDS: Final = 2.0
+CHECK_SECONDS: Final = 2.0
 _STABLE_SECONDS: Final = 60.0
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 _POLL_SECONDS: Final = 0.2
-_FAILED_CHECKS: Final = 3
+FAILED_CHECKS: Final = 3
 _MAX_LINE: Final = 64 * 1024
 _opener = build_opener(ProxyHandler({}))
 
@@ -191,7 +191,7 @@ class HelperProcess(Middleware):
     async def _watch_health(self) -> None:
         """Return when the program has exited, or failed several checks in a row."""
         failed = 0
-        while failed < _FAILED_CHECKS:
+        while failed < FAILED_CHECKS:
             await self._pause(self._interval)
             if self._changed.is_set():
                 return
@@ -204,7 +204,7 @@ class HelperProcess(Middleware):
 
     async def _is_healthy(self) -> bool:
         try:
-            async with asyncio.timeout(_CHECK_SECONDS):
+            async with asyncio.timeout(CHECK_SECONDS):
                 found = self._check()
                 return bool(await found if inspect.isawaitable(found) else found)
         except Exception as problem:  # noqa: BLE001 — a check of the author's may raise anything, and means no
@@ -263,7 +263,7 @@ def _read_check(health: str | HealthCheck | None) -> HealthCheck:
 
 def _answers(url: str) -> bool:
     try:
-        with _opener.open(url, timeout=_CHECK_SECONDS) as response:
+        with _opener.open(url, timeout=CHECK_SECONDS) as response:
             return 200 <= int(response.status) < 300
     except (URLError, OSError):
         return False

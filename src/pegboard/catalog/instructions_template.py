@@ -15,7 +15,7 @@ from pegboard.tools.naming import suggest
 _TAG: Final = re.compile(r"(?<!\\)\{\{\s*+([^{}\n]*+)\}\}")
 _ESCAPED: Final = "\\{{"
 MAX_FILE_BYTES: Final = 64 * 1024
-_MAX_TOOLS: Final = 200
+MAX_TOOLS: Final = 200
 _MAX_SUMMARY: Final = 160
 _SENTENCE_END: Final = re.compile(r"[.!?]\s|\n")
 
@@ -75,9 +75,9 @@ class InstructionsTemplate:
 
 def _list_tools(tools: Sequence[Mapping[str, Json]], pattern: str) -> str:
     chosen = [tool for tool in tools if fnmatchcase(str(tool["name"]), pattern)]
-    lines = [_describe(tool) for tool in chosen[:_MAX_TOOLS]]
-    if len(chosen) > _MAX_TOOLS:
-        lines.append(f"- and {len(chosen) - _MAX_TOOLS} more")
+    lines = [_describe(tool) for tool in chosen[:MAX_TOOLS]]
+    if len(chosen) > MAX_TOOLS:
+        lines.append(f"- and {len(chosen) - MAX_TOOLS} more")
     return "\n".join(lines)
 
 
