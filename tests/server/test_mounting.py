@@ -189,6 +189,46 @@ async def test_the_origins_of_the_applications_cors_middleware_are_allowed(frame
             assert len(response.headers.get_list("access-control-allow-origin")) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "variable", "store", "warned"),
+    [
+        (["uvicorn", "shop:app", "--workers", "2"], "", "memory", True),
+        (["gunicorn", "-w4", "shop:app"], "", "memory", True),
+        (["uvicorn", "shop:app"], "3", "memory", True),
+        (["uvicorn", "shop:app", "--workers=2"], "", "sqlite:shop.db", False),
+        (["uvicorn", "shop:app", "--workers", "1"], "3", "memory", False),
+        (["pytest"], "", "memory", False),
+    ],
+)
+def test_several_processes_without_a_store_are_warned_about(
+    words: list[str],
+    variable: str,
+    store: str,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setenv("WEB_CONCURRENCY", variable)
+    make_board().asgi(store=store)
+    assert ('use asgi(store="sqlite:PATH")' in caplog.text) is warned
+
+
+async def test_a_session_of_another_process_is_rejected_with_the_cure() -> None:
+    async with client_of(make_board().asgi()) as client:
+        response = await client.post(
+            "/mcp",
+            content=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode(),
+            headers={**HEADERS, "MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": "of-another-process"},
+        )
+        assert response.status_code == 404
+        assert "replicas of a server need a common store" in response.json()["error"]["message"]
+        params = modern({"name": "steps", "arguments": {}, "requestState": "A" * 80})
+        sent = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        response = await client.post("/mcp", content=sent, headers=headers("steps"))
+        assert "need a common store or PEGBOARD_SECRET" in response.json()["error"]["message"]
+
+
 async def test_a_legacy_client_is_served_where_the_board_is_mounted() -> None:
     async with client_of(fastapi_route(make_board())) as client:
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

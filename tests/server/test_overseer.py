@@ -61,6 +61,12 @@ def test_all_workers_serve_at_one_address_which_is_told_once(command: tuple[str,
         assert server.wait() == 0
 
 
+def test_workers_without_a_store_are_warned_about_once() -> None:
+    with HttpChild("--workers", "2") as server:
+        wait_until(lambda: "2 workers without a store: clients before 2026-07-28 are rejected" in server.said())
+        assert server.said().count("without a store") == 1
+
+
 def test_a_worker_that_is_killed_is_replaced_and_the_port_stays_open() -> None:
     with workers() as server:
         before = seen(server)

@@ -132,7 +132,9 @@ class Seal:
         opened = (lock.open(raw) for lock in self._locks())
         body = next((body for body in opened if body is not None), None)
         if body is None:
-            raise self._refused("was not made by this server, or was changed")
+            raise self._refused(
+                "was not made by this server, or was changed; replicas of a server need a common store or PEGBOARD_SECRET"
+            )
         sealed = _decode(body)
         if sealed.bearer != bearer:
             raise self._refused("belongs to another caller")

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
@@ -28,6 +31,8 @@ from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store_url import open_store
 
 _log = logging.getLogger("pegboard")
+
+_WORKERS: Final = re.compile(r"(?:^| )(?:--workers|-w)[= ]?([0-9]{1,4})(?= |$)")
 
 MakeEndpoint: TypeAlias = Callable[[SharedStore | None], ProtectedEndpoint]
 """Creates a new endpoint: one that has ended accepts no more calls."""
@@ -160,7 +165,14 @@ def mount(
 
     # A wrong address is reported now; the store itself is opened where it is used, because servers may fork.
     # An authentication that asks issuers is opened there as well.
-    is_stored = served.auth is not None or not isinstance(open_store(store, limits), MemoryStore)
+    in_memory = isinstance(open_store(store, limits), MemoryStore)
+    if in_memory and options["sessions"] == "on" and _has_replicas(sys.argv, os.environ):
+        _log.warning(
+            "%s is mounted without a store in an application with several processes: sessions of clients before "
+            '2026-07-28 are lost, and questions fail; use asgi(store="sqlite:PATH") or asgi(store="redis://HOST")',
+            served.info["name"],
+        )
+    is_stored = served.auth is not None or not in_memory
     app: MountedApp = StoredApp(served, store, make_endpoint) if is_stored else InMemoryApp(served, make_endpoint)
     return AsgiApp(
         app,
@@ -173,6 +185,13 @@ def mount(
         optional=served.auth is not None,
         on_first=lambda scope: guard.allow_origins(_framework_origins(scope)),
     )
+
+
+def _has_replicas(words: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether uvicorn, gunicorn or hypercorn was started with several workers; their workers keep the command line."""
+    found = _WORKERS.search(" ".join(words))
+    count = found[1] if found is not None else environ.get("WEB_CONCURRENCY", "")
+    return count.isdecimal() and int(count) > 1
 
 
 def _framework_origins(scope: AsgiScope) -> Iterator[str]:

@@ -198,6 +198,12 @@ def _on_ready(
             announce_lines([f"{served.info['name']}: serving HTTP at {url}"])
         else:
             on_ready(url)
+        if options["workers"] > 1 and options["sessions"] == "on" and options["store"] == "memory":
+            _log.warning(
+                "%d workers without a store: clients before 2026-07-28 are rejected; add --store sqlite:PATH or "
+                "redis://HOST, or --sessions off to serve them statelessly",
+                options["workers"],
+            )
         if options["uds"] is None and not is_loopback(options["host"]):
             _announce_public(served, options, url)
 

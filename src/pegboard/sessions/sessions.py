@@ -95,10 +95,10 @@ class Sessions:
             session = None
         if session is None or session.stale:
             if self._records is None:
-                raise _not_found()
+                raise _not_found(self._records)
             return None
         if session.caller.principal.id != principal:
-            raise _not_found()
+            raise _not_found(self._records)
         session.touched = now
         if now - session.saved > TOUCH_SECONDS:
             self._touch(session, now)
@@ -108,7 +108,7 @@ class Sessions:
         """The same for one that is missing or stale here."""
         session = await self._load(session_id) if _ID.fullmatch(session_id) else None
         if session is None or session.caller.principal.id != principal:
-            raise _not_found()
+            raise _not_found(self._records)
         session.touched = now = self._clock()
         if now - session.saved > TOUCH_SECONDS:
             self._touch(session, now)
@@ -140,7 +140,7 @@ class Sessions:
             known = await self._records.read(session.caller.session)
             if known is None:
                 self.close(session)
-                raise _not_found()
+                raise _not_found(self._records)
             session.learn(known)
             change(session)
         session.version = version
@@ -307,5 +307,6 @@ class Sessions:
         task.add_done_callback(self._under_way.discard)
 
 
-def _not_found() -> SessionNotFound:
-    return SessionNotFound("Session not found or expired: start a new one with initialize")
+def _not_found(records: SessionRecords | None) -> SessionNotFound:
+    alone = "" if records is not None else "; replicas of a server need a common store"
+    return SessionNotFound(f"Session not found or expired: start a new one with initialize{alone}")
