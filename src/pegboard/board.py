@@ -27,6 +27,7 @@ from pegboard.config.rule_keys import read_rules
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
+from pegboard.execution.debug_mode import DebugMode
 from pegboard.execution.dispatch import Dispatcher
 from pegboard.execution.preconditions import add_preconditions
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
@@ -82,6 +83,7 @@ class Board(GroupedRegistry, Hosted):
         page_size: int = 1000,
         ttl_ms: int = 0,
         rules: Iterable[Rule | Mapping[str, Json]] = (),
+        debug: bool = False,
     ) -> None:
         """Create an empty board.
 
@@ -101,6 +103,7 @@ class Board(GroupedRegistry, Hosted):
         page_size: items on one page of a list.
         ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
         rules: what each caller may see and use (docs/rules.md); without rules, everything.
+        debug: whether callers on this machine see the exceptions of tools that fail (docs/serving.md).
         """
         if page_size < 1:
             raise DeclarationError(f"page_size={page_size}: must be at least 1")
@@ -112,6 +115,7 @@ class Board(GroupedRegistry, Hosted):
         self.version = str(version)
         self.auth = auth
         self.limits = limits or Limits()
+        self.debug_mode = self._debug_mode = DebugMode(on=debug)
         self.tools = ToolCatalog()
         self.resources = ResourceCatalog()
         self.prompts = PromptCatalog()
@@ -263,6 +267,8 @@ class Board(GroupedRegistry, Hosted):
             made = tool_from_function(tool, is_injected=self._is_injected, **options)
         self._watch(made.hooks)
         self.tools.add(made)
+        for oversight in made.oversights:
+            logging.getLogger("pegboard.tools").warning("%s: %s: %s", made.source, made.name, oversight)
         return made
 
     def _watch(self, hooks: Iterable[Middleware | Around]) -> None:
@@ -459,8 +465,8 @@ class Board(GroupedRegistry, Hosted):
 
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         if isinstance(tool, CalledItem):
-            return catch_errors(answer_unknown(compose(self._attached, tool, inner), inner))
-        chain = catch_errors(compose(self._attached if tool.surrounded else (), tool, inner))
+            return catch_errors(answer_unknown(compose(self._attached, tool, inner), inner), self._debug_mode)
+        chain = catch_errors(compose(self._attached if tool.surrounded else (), tool, inner), self._debug_mode)
         return self._preconditions(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from typing import Final, TypeVar
 from pegboard.board import Board
 from pegboard.errors import PegboardError, SetupError
 from pegboard.server.hosting import loading
+from pegboard.tools.decorator import mark_of
 from pegboard.tools.naming import suggest
+from pegboard.tools.signature import source_of, unwrap
 
 TARGET: Final = "FILE, package.module or FOLDER"
 """The forms of a target, for texts; each can be followed by `:NAME`, the name of the board."""
@@ -37,7 +39,23 @@ def load_board(target: str) -> Board:
         module = _import_target(place, path)
     else:
         module = _import_target(place, Path())
-    return _find_board(module, place, name)
+    board = _find_board(module, place, name)
+    _report_lost(module, board)
+    return board
+
+
+def _report_lost(module: ModuleType, board: Board) -> None:
+    """Warn about functions that are marked with `@tool`, and that nothing added."""
+    added = {id(unwrap(tool.function)) for tool in board.tools if hasattr(tool, "function")}
+    for name, value in vars(module).items():
+        is_own = mark_of(value) is not None and getattr(value, "__module__", "") == module.__name__
+        if is_own and id(unwrap(value)) not in added:
+            _log.warning(
+                "%s: %s is marked with @tool, but no board has it; use @board.tool, or board.discover(__name__) at the end of "
+                "the file",
+                source_of(value),
+                name,
+            )
 
 
 def _find_board(module: ModuleType, place: str, name: str) -> Board:

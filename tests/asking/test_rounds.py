@@ -250,7 +250,7 @@ async def test_nobody_is_asked_what_they_did_not_say_they_can_answer(
     assert refused["_meta"]["dev.pegboard/requiredCapabilities"] == lacking
     # With the part that is lacking: who has declared the rest must not be told that it has not.
     ((capability, parts),) = lacking.items()
-    assert f"the capability {'.'.join((capability, *parts))}, because it asks" in text_of(reply)
+    assert f"the capability {'.'.join((capability, *parts))}, which this one did not declare" in text_of(reply)
 
 
 async def test_a_prompt_that_asks_what_the_client_cannot_answer_is_refused() -> None:

@@ -61,22 +61,18 @@ class _UnansweredYet(Exception):
     """No usable answer; the text says what was wrong with the last one."""
 
 
-def _check_supported(call: Call, ask: Ask) -> None:
-    """Reject a question that the client cannot answer: for a tool, with a result that the model can read.
+def _unsupported(call: Call, missing: MissingCapability) -> MissingCapability | QuestionFailed:
+    """The error for a question that the client cannot answer: for a tool, one that becomes a result for the model.
 
     Many clients raise the protocol's error as an exception, which ends the run of an agent. Prompts and resources have no
     results that are errors; a tool with `requires=` is rejected before it runs.
     """
-    try:
-        check_capabilities(call.name, ask._needs(), call.caller.capabilities)
-    except MissingCapability as missing:
-        if call.method != "tools/call":
-            raise
-        raise QuestionFailed(
-            f"{missing.message}, because it asks a question that this client cannot answer; continue without this tool, or "
-            "tell the user to call it from a client that has the capability",
-            meta={REQUIRED: missing.data["requiredCapabilities"]} if isinstance(missing.data, dict) else None,
-        ) from None
+    if call.method != "tools/call":
+        return missing
+    return QuestionFailed(
+        f"{missing.message}: continue without it, or tell the user to call it from a client that has the capability",
+        meta={REQUIRED: missing.data["requiredCapabilities"]} if isinstance(missing.data, dict) else None,
+    )
 
 
 class _Unanswered(Struct):
@@ -127,7 +123,10 @@ class Rounds:
         for name, ask in questions.items():
             if not isinstance(ask, Ask):
                 raise TypeError(f"ctx.ask takes Elicit, Sample and Roots, got {name}={ask!r:.80}")
-            _check_supported(call, ask)
+            try:
+                check_capabilities(call.name, ask._needs(), call.caller.capabilities)
+            except MissingCapability as missing:
+                raise _unsupported(call, missing) from None
             question = ask._question()
             key = self._key(name, ask, question)
             open_ask = _Unanswered(name, ask, question, _digest(question))

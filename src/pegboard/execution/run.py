@@ -16,6 +16,7 @@ from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Re
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.connector import ToolConnector
 from pegboard.execution.context import CancellationToken, Context
+from pegboard.execution.debug_mode import NO_DEBUG, DebugMode
 from pegboard.execution.generators import collect, collect_async
 from pegboard.execution.services import Services, ServiceScope
 from pegboard.execution.threads import Threads
@@ -265,9 +266,9 @@ def _log_repairs(name: str, parsed: ParsedArguments) -> None:
         _parse_log.debug("%s: %d repairs: %s", name, len(parsed.warnings), printable(repairs))
 
 
-def catch_errors(inner: Handler) -> Handler:
+def catch_errors(inner: Handler, debug: DebugMode = NO_DEBUG) -> Handler:
     """Turn what a tool or a hook raised into a result for the model; only Refusals and cancellation propagate."""
-    return _settling(inner, _failure_result)
+    return _settling(inner, partial(_failure_result, debug))
 
 
 def refuse_errors(inner: Handler) -> Handler:
@@ -316,7 +317,7 @@ def answer_unknown(inner: Handler, reject: Handler) -> Handler:
     return settled
 
 
-def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Done:
+def _failure_result(debug: DebugMode, call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Done:
     match exception:
         case Refusal():
             raise exception
@@ -330,11 +331,11 @@ def _failure_result(call: Call, exception: BaseException, task: asyncio.Task[Any
                 return Done(stopped.result, metadata={"error": "cancelled"})
             if task is None or task.cancelling():
                 raise exception
-            return _failed(call.name, "it cancelled itself")
+            return _failed(call, debug, "it cancelled itself")
         case UnawaitedResult():
-            return _failed(call.name, type(exception).__name__, exception, exception.message)
+            return _failed(call, debug, type(exception).__name__, exception, exception.message)
         case _:
-            return _failed(call.name, type(exception).__name__, exception)
+            return _failed(call, debug, type(exception).__name__, exception)
 
 
 def _raise_refusal(call: Call, exception: BaseException, task: asyncio.Task[Any] | None) -> Reply:
@@ -342,7 +343,7 @@ def _raise_refusal(call: Call, exception: BaseException, task: asyncio.Task[Any]
         raise InvalidParams(exception.message) from None
     if isinstance(exception, ToolError):
         raise InternalFailure(exception.message, exception.meta) from None
-    result: Any = _failure_result(call, exception, task).result
+    result: Any = _failure_result(NO_DEBUG, call, exception, task).result
     raise InternalFailure(result["content"][0]["text"]) from None
 
 
@@ -356,10 +357,11 @@ async def _undo_cancel(task: asyncio.Task[Any] | None) -> None:
         raise asyncio.CancelledError
 
 
-def _failed(name: str, how: str, exception: BaseException | None = None, hint: str = "") -> Done:
-    name = name[:200]
+def _failed(call: Call, debug: DebugMode, how: str, exception: BaseException | None = None, hint: str = "") -> Done:
+    name = call.name[:200]
     error_id = log_failure(_log, "%s failed (%s)", name, how, error=exception)
-    result = error_result(f"{name} failed, error id {error_id}{': ' if hint else ''}{hint}").result
+    shown = debug.describe(call, exception)
+    result = error_result(f"{name} failed, error id {error_id}{': ' if hint else ''}{hint}{shown}").result
     return Done(result, metadata={"error": how, "error_id": error_id})
 
 

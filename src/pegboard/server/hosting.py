@@ -15,6 +15,7 @@ from typing import Final, Unpack
 from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
 from pegboard.errors import SetupError
+from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
@@ -43,6 +44,7 @@ class Hosted(ABC):
 
     limits: Limits
     auth: Auth | None = None
+    debug_mode: DebugMode | None = None
     places: Mapping[str, Handler] | None
 
     @cached_property

@@ -18,6 +18,7 @@ from pegboard.call import Handler
 from pegboard.errors import SetupError
 from pegboard.logs.log_lines import announce_lines
 from pegboard.logs.watchdog import Watchdog
+from pegboard.server.debugging import set_up_debug
 from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard, is_loopback
@@ -54,6 +55,7 @@ def run(
     """
     choose_transport(options)
     _check_workers(served, options)
+    set_up_debug(served, options)
     if options["transport"] == "stdio":
         source, target = pipes or claim_pipes()
         _run_with_watchdog(
@@ -70,6 +72,7 @@ async def serve(served: ServedApp, options: ServingOptions) -> None:
     """The same in the running event loop; cancelling it stops the server gracefully."""
     choose_transport(options)
     _check_workers(served, options)
+    set_up_debug(served, options)
     if options["workers"] > 1:
         raise SetupError("workers: serve() stays in this process; use run() to start worker processes")
     if options["transport"] == "stdio":

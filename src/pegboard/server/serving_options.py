@@ -48,6 +48,7 @@ _ENDPOINTS = f"deprecated endpoints to serve: {','.join(DEPRECATED_ENDPOINTS)}, 
 _STORE = "where to store sessions, events and tasks: memory, sqlite:PATH or redis://HOST:6379/0"
 _SESSIONS = "off: serve clients before 2026-07-28 statelessly (no elicitation or sampling, no resumable streams)"
 _DRAIN = "time that running calls get to finish at shutdown (10, on stdio 2)"
+_DEBUG = "show callers on this machine the exceptions of tools that fail"
 _WORKERS = "number of worker processes; clients before 2026-07-28 then need a shared --store"
 
 
@@ -78,6 +79,7 @@ class ServingOptions(MountOptions, total=False):
     websocket: Annotated[bool, Help("serve WebSockets at /ws", True)]
     workers: Annotated[int, Help(_WORKERS, 1, "N", SCALING)]
     drain: Annotated[float | None, Help(_DRAIN, None, "SECONDS", SCALING)]
+    debug: Annotated[bool, Help(_DEBUG, False, group=LOGGING)]
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Help("least severe level to log", "info", group=LOGGING)
     ]

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
+from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
 from pegboard.server.http_types import Route
 from pegboard.stores.cluster import Cluster, SharedStore
@@ -33,6 +34,10 @@ class ServedApp(Protocol):
     @property
     def places(self) -> Mapping[str, Handler] | None:
         """Parts that are also served by themselves, by name; None if there can be none."""
+
+    @property
+    def debug_mode(self) -> DebugMode | None:
+        """Which callers see exceptions; None if it has no tools of its own."""
 
     @property
     def auth(self) -> Auth | None:

@@ -73,6 +73,7 @@ class InferredFunction(Struct, frozen=True, kw_only=True):
     kind: Kind
     order: tuple[str, ...]
     keyword_only: frozenset[str]
+    unannotated: tuple[str, ...]
     fields: tuple[FieldShape, ...]
     named: Mapping[Hashable, RecordShape | AliasShape]
     injected: Mapping[str, Any]
@@ -94,6 +95,7 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
     reader = ShapeReader()
     order: list[str] = []
     keyword_only: list[str] = []
+    unannotated: list[str] = []
     fields: list[FieldShape] = []
     injected: dict[str, Any] = {}
     argument_types: dict[str, Any] = {}
@@ -108,6 +110,8 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             keyword_only.append(parameter.name)
         annotation = hints.get(parameter.name, Any)
+        if parameter.name not in hints and len(order) > len(leading):
+            unannotated.append(parameter.name)
         if annotation is UNRESOLVED:
             text = parameter.annotation
             raise DeclarationError(
@@ -137,6 +141,7 @@ def infer(function: Callable[..., Any], is_injected: IsInjected, *, leading: Seq
         kind=kind_of(function),
         order=tuple(order),
         keyword_only=frozenset(keyword_only),
+        unannotated=tuple(unannotated),
         fields=tuple(fields),
         named=reader.named,
         injected=injected,

@@ -27,6 +27,7 @@ from pegboard.tools.argument_parser import (
     parser_of_parameters,
 )
 from pegboard.tools.naming import check_name, humanise, snake_case, suggest
+from pegboard.tools.oversights import find_oversights
 from pegboard.tools.parameters import Parameter, ToolExecutionContext
 from pegboard.tools.signature import InferredFunction, IsInjected, Kind, infer
 from pegboard.tools.tool_result import RepairNotes
@@ -156,6 +157,8 @@ class Tool:
     injected: Mapping[str, Any]
     dump: Dump | None = None
     """Converts a returned value that only pydantic can write."""
+    oversights: Sequence[str] = ()
+    """What its author has probably overlooked."""
     argument_types: Mapping[str, Any] = {}
     """The types of the parameters whose values a caller sends, by name."""
     hooks: tuple[Any, ...]
@@ -309,6 +312,8 @@ def tool_from_function(
     given = _read_schema(options.get("input_schema"), "input_schema", inferred.source)
     output = _read_schema(options.get("output_schema"), "output_schema", inferred.source)
     tool._configure(function, inferred, parser_of_function(inferred, given), output)
+    if given is None and own_name.isidentifier():
+        tool.oversights = tuple(find_oversights(inferred))
     return tool
 
 

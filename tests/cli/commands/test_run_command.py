@@ -35,7 +35,7 @@ def test_every_flag_sets_its_option() -> None:
     words = "--http --host ::1 --port 8000 --uds /tmp/s --public --no-auth --tls-cert c --tls-key k --path-prefix /p --no-websocket"
     more = "--trusted-proxy 10.0.0.1 --trusted-proxy 10.0.0.2 --cors https://a.example --allow-host b.example"
     last = "--legacy-endpoints sse,rpc --store sqlite:s --workers 2 --sessions off --log-level debug --log-format json --drain 3"
-    last += " --direct-methods"
+    last += " --direct-methods --debug"
     assert options(*f"{words} {more} {last}".split()) == {
         "transport": "http",
         "drain": 3,
@@ -49,6 +49,7 @@ def test_every_flag_sets_its_option() -> None:
         "path_prefix": "/p",
         "websocket": False,
         "direct_methods": True,
+        "debug": True,
         "trusted_proxy": ("10.0.0.1", "10.0.0.2"),
         "cors": ("https://a.example",),
         "allow_host": ("b.example",),

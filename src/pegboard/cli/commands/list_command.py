@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
-from pegboard.cli.output import show, show_json
+from pegboard.cli.output import note, show, show_json
 from pegboard.cli.target_argument import TargetArgument, read_target, report_missing, run
 from pegboard.logs.printable import printable
 
@@ -23,6 +23,8 @@ async def _list(pointed: TargetArgument) -> int:
         show_json(tools)
         return 0
     print_tools(tools)
+    if not tools:
+        note("no tools")
     return 0
 
 

@@ -51,8 +51,11 @@ def announce(board: Board, url: str, began: float, more: Sequence[str] = ()) -> 
     """The first lines for a new user: what is served, where, and how to connect."""
     count = counted(len(board.tools), "tool")
     lines = [f"pegboard {__version__}   {board.name}: {count}, ready in {time.monotonic() - began:.1f} s"]
-    lines += [*more, f"  MCP      {url}"]
+    # The address first: where the log is JSON, the token of a console does not belong there.
+    lines += [f"  MCP      {url}", *more]
     first = next(iter(board.tools), None)
+    if first is None:
+        lines.append("  no tools yet: add one with @board.tool")
     if url.startswith("http") and first is not None:
         lines.append(f"  try      {command()} call {url} {first.name} {_sample(first.input_schema)}".rstrip())
         lines.append(f"  add to   claude mcp add --transport http {board.name} {url}")
