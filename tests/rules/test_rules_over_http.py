@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pegboard import Board, Gateway, Middleware, Principal
+from pegboard import Board, Context, Gateway, Middleware, Principal
 from pegboard.call import Call
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.config.rule_keys import read_rules
@@ -327,3 +327,40 @@ async def test_edited_rules_hold_for_the_next_request_and_its_caller_is_notified
             await gateway.reload(gateway.config, edited)
             assert await stream.received("list_changed") == ["tools/list_changed"]
         assert await names(site, "tools/list", "key", "tools") == ["office__mail__send"]
+
+
+@pytest.mark.parametrize("rules", [[], [{"who": "*", "allow": ["box/*"]}]])
+async def test_the_scopes_of_a_board_in_the_gateway_s_process_hold_at_the_gateway(rules: list[dict[str, Any]]) -> None:
+    board = Board("own")
+
+    @board.tool(scopes={"notes.write"})
+    async def write(ctx: Context) -> str:
+        return f"{ctx.principal.id} wrote"
+
+    @board.prompt(scopes={"notes.write"})
+    async def plan() -> str:
+        return "planned"
+
+    @board.resource("notes://one/{name}", scopes={"notes.write"})
+    async def note(name: str) -> str:
+        return f"{name} read"
+
+    toolbox = ToolboxConfig(
+        name="box", description="d", servers={"own": ServerConfig(name="own", kind="board", board="own")}
+    )
+    config = GatewayConfig(path="x.json", lock="off", toolboxes={"box": toolbox}, rules=read_rules(rules))
+    gateway = Gateway(config, boards={"own": board})
+    gateway.auth = fixed_tokens(PRINCIPALS)
+    async with serving(gateway) as site:
+        assert await names(site, "tools/list", "gus", "tools") == ["box__own__write"]
+        assert await names(site, "tools/list", "key", "tools") == []
+        requests: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("tools/call", {"name": "box__own__write", "arguments": {}}),
+            ("prompts/get", {"name": "box__own__plan"}),
+            ("resources/read", {"uri": "notes://own.box.pegboard/~one/x"}),
+        )
+        for method, params in requests:
+            refused = await ask(site, method, "gus", **params)
+            assert (refused.status, refused.json["error"]["data"]["scope"]) == (403, "notes.write")
+            assert "result" in (await ask(site, method, "wim", **params)).json
+        assert text(await ask(site, *requests[0][:1], "wim", **requests[0][1])) == "wim wrote"

@@ -38,5 +38,7 @@ class Principal(Struct, frozen=True, eq=False):
         return hash(self.id)
 
 
+OWN_PROCESS: Final = Principal("", kind="local")
+"""The program that a board is part of: a client in the same process, or a gateway that lists the tools of the board."""
 ANONYMOUS: Final = Principal("", kind="anonymous")
 """The caller of a request that needed no authentication."""

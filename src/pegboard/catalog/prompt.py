@@ -119,6 +119,7 @@ class RelayedPrompt(Prompt):
         toolbox: str = "",
         server: str = "",
         own_name: str = "",
+        scopes: frozenset[str] = frozenset(),
         category: str = "",
         tags: Iterable[str] = (),
         middleware: Iterable[Any] = (),
@@ -133,6 +134,7 @@ class RelayedPrompt(Prompt):
             own_name=own_name,
             toolbox=toolbox,
             server=server,
+            scopes=scopes,
             category=category,
             tags=tags,
             hooks=tuple(middleware),
@@ -185,6 +187,10 @@ class PromptCatalog:
         del self._prompts[name]
         self._changed()
         return prompt
+
+    def get(self, name: str) -> Prompt | None:
+        """The prompt with exactly that name."""
+        return self._prompts.get(name)
 
     def find(self, name: str, view: View | None = None) -> Prompt:
         """The prompt with exactly that name; one that is hidden in this view does not exist."""

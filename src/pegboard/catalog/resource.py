@@ -172,6 +172,7 @@ class RelayedResource(Resource):
         toolbox: str = "",
         server: str = "",
         own_uri: Callable[[str], str] = str,
+        scopes: frozenset[str] = frozenset(),
         category: str = "",
         tags: Iterable[str] = (),
         middleware: Iterable[Any] = (),
@@ -190,6 +191,7 @@ class RelayedResource(Resource):
             own_name=own_uri(uri),
             toolbox=toolbox,
             server=server,
+            scopes=scopes,
             category=category,
             tags=tags,
             hooks=tuple(middleware),
@@ -235,6 +237,10 @@ class ResourceCatalog:
     @property
     def templates(self) -> Iterable[Resource]:
         return tuple(self._templates.values())
+
+    def get(self, uri: str) -> Resource | None:
+        """The resource or the template with exactly this text."""
+        return self._fixed.get(uri) or self._templates.get(uri)
 
     def template(self, uri: str) -> Resource | None:
         """The template with exactly this text."""

@@ -95,8 +95,7 @@ class GatewayEndpoint:
         self._lists: ShownLists[EncodedResult] = ShownLists()
         self._opens: BoundedDict[Visibility, bool] = BoundedDict(VIEWS_KEPT)
         self._instructions: BoundedDict[Visibility, str] = BoundedDict(VIEWS_KEPT)
-        self._rules = Rules(located=True)
-        self._restricted = False
+        self._access = self.board._access
         self._ruled_by: tuple[Rule, ...] = ()
         self._statuses: tuple[Toolbox, ...] = ()
         self.reconfigure(config, toolboxes)
@@ -111,9 +110,8 @@ class GatewayEndpoint:
         self._budget = own.name_budget or config.name_budget
         self._modes = {name: one.mode for name, one in config.principals.items() if one.mode is not None}
         if config.rules != self._ruled_by:
-            self._ruled_by, self._rules = config.rules, Rules(config.rules, located=True)
-            self._restricted = bool(config.rules)
-            self.board._replace_rules(self._rules)
+            self._ruled_by = config.rules
+            self.board._replace_rules(Rules(config.rules, located=True))
         self._list_wait = config.list_wait
         self._template = InstructionsTemplate(config.instructions or "{{toolboxes}}", INSTRUCTION_VARIABLES)
         self._meta = MetaTools(self, config.mode, config.auto_tokens, own.mode)
@@ -135,7 +133,9 @@ class GatewayEndpoint:
             return self._answer_about_uri(call)
         if call.method in _LISTS and self._waits_for_servers(call.method):
             return self._answer_when_connected(call, self.downstreams, self._list_wait)
-        if call.method == "tools/call" and (call.name not in self._served or (self._restricted and self._hides(call))):
+        if call.method == "tools/call" and (
+            call.name not in self._served or (self._access.restricted and self._hides(call))
+        ):
             return self._call_unlisted(call)
         return self._dispatch(call)
 
@@ -145,7 +145,7 @@ class GatewayEndpoint:
         return view is not None and tool is not None and view.of(tool).effect == "hide"
 
     def _view(self, caller: Caller) -> View | None:
-        return self._rules.view(caller.principal) if self._restricted else None
+        return self._access.view(caller.principal)
 
     def _call_unlisted(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """A client may call a known tool without listing it: its server may still be connecting."""
@@ -225,6 +225,8 @@ class GatewayEndpoint:
         self._without_instructions = withheld.instructions
         self._forget_lists()
         tools += self._meta.tools
+        if any(tool.scopes for tool in tools):
+            self._access.require_scopes()
         self.board.tools.replace_all(tools, tell=before != self._listed())
         self._served = frozenset(tool.name for tool in tools)
         self._arrange_prompts(offers, withheld.prompts)
@@ -262,7 +264,10 @@ class GatewayEndpoint:
     def _arrange_prompts(self, offers: Sequence[Offers], withheld: Container[ToolName]) -> None:
         offered = [offer for one in offers for offer in one.prompts if offer.place not in withheld]
         names = self._serve((offer.place for offer in offered), ())
-        self.board.prompts.replace_all(offer.under(names[offer.place]) for offer in offered)
+        prompts = [offer.under(names[offer.place]) for offer in offered]
+        if any(prompt.item.scopes for prompt in prompts):
+            self._access.require_scopes()
+        self.board.prompts.replace_all(prompts)
 
     def _arrange_resources(self, offers: Sequence[Offers]) -> None:
         taken: set[str] = set()
@@ -278,6 +283,8 @@ class GatewayEndpoint:
                 taken.add(shown.uri)
                 resources.append(shown)
                 self._by_uri.setdefault(shown.uri, one)
+        if any(resource.item.scopes for resource in resources):
+            self._access.require_scopes()
         self.board.resources.replace_all(resources)
 
     def _route(self, uri: str) -> Resource | None:
@@ -354,7 +361,7 @@ class GatewayEndpoint:
 
     def _list(self, access: Visibility, opened: frozenset[str] | None) -> EncodedResult:
         tools, down = self._meta.listed(access, opened), self._down(access)
-        is_same_for_all = opened is None and not self._modes and not self._restricted
+        is_same_for_all = opened is None and not self._modes and not self._access.restricted
         listing: dict[str, Json] = {"tools": tools, **(_SAME_FOR_ALL if is_same_for_all else _OF_ONE)}
         if down:
             listing["_meta"] = {SERVERS: down}
@@ -406,7 +413,7 @@ class GatewayEndpoint:
 
     def visibility(self, caller: Caller) -> Visibility:
         mode = self._modes.get(caller.principal.id) if caller.principal.id else None
-        return _EVERYTHING if mode is None and not self._restricted else Visibility(self._view(caller), mode)
+        return _EVERYTHING if mode is None and not self._access.restricted else Visibility(self._view(caller), mode)
 
     async def wait_connected(self, toolbox: str | None) -> None:
         if toolbox is None:

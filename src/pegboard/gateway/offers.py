@@ -209,6 +209,8 @@ class Offers:
         shown = self._with_origin(shown, original, "Tool")
         checked = check_schemas(shown, f"{self.source}: {place.qualified}")
 
+        scopes = self.downstream.scopes_of("tool", original)
+
         def make(name: str) -> RelayedTool:
             tool = RelayedTool(
                 {**shown, "name": name},
@@ -217,6 +219,7 @@ class Offers:
                 toolbox=self._toolbox.name,
                 server=self.downstream.name,
                 own_name=place.tool,
+                scopes=scopes,
                 category=override.category or config.category,
                 tags=(*config.tags, *override.tags),
                 middleware=self._middleware,
@@ -294,6 +297,7 @@ class Offers:
                     toolbox=self._toolbox.name,
                     server=self.downstream.name,
                     own_name=name,
+                    scopes=self.downstream.scopes_of("prompt", name),
                     category=self._config.category,
                     tags=self._config.tags,
                     middleware=self._middleware,
@@ -337,6 +341,7 @@ class Offers:
         return resource
 
     def _resource(self, definition: Mapping[str, Json]) -> RelayedResource:
+        uri = str(definition.get("uri") or definition.get("uriTemplate"))
         return RelayedResource(
             definition,
             self.relay,
@@ -344,6 +349,7 @@ class Offers:
             toolbox=self._toolbox.name,
             server=self.downstream.name,
             own_uri=self.addresses.to_server,
+            scopes=self.downstream.scopes_of("resource", self.addresses.to_server(uri)),
             category=self._config.category,
             tags=self._config.tags,
             middleware=self._middleware,

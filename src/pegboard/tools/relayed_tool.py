@@ -58,6 +58,7 @@ class RelayedTool(Tool):
         toolbox: str = "",
         server: str = "",
         own_name: str = "",
+        scopes: frozenset[str] = frozenset(),
         category: str = "",
         tags: Iterable[str] = (),
         middleware: Sequence[Any] = (),
@@ -98,6 +99,7 @@ class RelayedTool(Tool):
         self.toolbox = toolbox
         self.server = server
         self.own_name = own_name
+        self.scopes = scopes
         self.category = category
         self.tags = frozenset(tags)
         self.hooks = tuple(middleware)

@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw
 
+from pegboard.auth.principal import OWN_PROCESS
 from pegboard.call import (
     EMPTY_OBJECT,
     Call,
@@ -38,7 +39,6 @@ class InProcessServer(Protocol):
 
     @property
     def info(self) -> Mapping[str, Json]: ...
-
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
@@ -124,6 +124,7 @@ def _caller(identity: Identity) -> Caller:
     return Caller(
         version=MODERN,
         transport="direct",
+        principal=OWN_PROCESS,
         client=identity.client,
         capabilities=identity.capabilities,
         log_level=identity.log_level,

@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
 from pegboard.client.known_tools import KnownTools
@@ -32,6 +33,7 @@ from pegboard.errors import (
     Unreachable,
 )
 from pegboard.gateway.servers.connection_pool import IDLE_SECONDS, OWN_KEY, ConnectionPool
+from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.request_slots import RequestSlots
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.servers.server_connection import ServerConnection
@@ -259,6 +261,10 @@ class Downstream:
         """Disconnect from the server: its processes, connections and tasks end within three seconds."""
         await self._supervisor.stop()
         await self._pool.close()
+
+    def scopes_of(self, kind: str, name: str) -> frozenset[str]:
+        """The scopes that an item of a board in this process requires; those of other servers are not known."""
+        return self._board.scopes_of(kind, name) if isinstance(self._board, Board | LocalBoard) else frozenset()
 
     def _key(self, caller: Caller) -> Hashable:
         """The key of the callers that share a link; without sessions, those of one principal."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from pegboard.board import Board
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.loading import load_board
@@ -25,6 +26,9 @@ class LocalBoard:
     @property
     def info(self) -> Mapping[str, Json]:
         return {} if self._board is None else self._board.info
+
+    def scopes_of(self, kind: str, name: str) -> frozenset[str]:
+        return self._board.scopes_of(kind, name) if isinstance(self._board, Board) else frozenset()
 
     async def start(self) -> None:
         """Load and start the board; in a thread, since importing the file may take long."""
