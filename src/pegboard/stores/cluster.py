@@ -63,6 +63,9 @@ class Cluster:
         self._beating: asyncio.Task[None] | None = None
         self._at_work: set[asyncio.Task[None]] = set()
         self._prefix = ""
+        self.in_touch = True
+        """Whether the last heartbeat could be sent."""
+        self._lapse_logged = False
 
     def within(self, prefix: str) -> Cluster:
         """A view of this cluster for one part of the process: its messages reach only the same part of the others."""
@@ -183,15 +186,23 @@ class Cluster:
             try:
                 await self._workers.beat()
             except StoreDown as problem:
-                _log.warning("the heartbeat of this process could not be sent: %s", problem)
+                if self.in_touch:
+                    # Once for an outage, which may last for days.
+                    _log.warning("the heartbeat of this process could not be sent: %s", problem)
+                self.in_touch = False
                 continue
             self._check(last)
             last = self._clock()
+            if not self.in_touch:
+                _log.info("the heartbeat of this process can be sent again")
+            self.in_touch, self._lapse_logged = True, False
 
     def _check(self, last: float) -> None:
         late = self._clock() - last - self.lease
         if late > 0:
-            _log.warning("this process was considered dead for %.1f seconds: its heartbeat was late", late)
+            if not self._lapse_logged:
+                self._lapse_logged = True
+                _log.warning("this process is considered dead by others: its heartbeat is %.1f s late", late)
             self._report_lapse()
 
     def _report_lapse(self) -> None:

@@ -87,12 +87,16 @@ class ChangeFeed:
         self._some.set()
 
     async def _publish(self) -> None:
+        failing = False
         while True:
             await self._some.wait()
             try:
                 await self._publish_next()
+                failing = False
             except StoreDown as problem:
-                _log.warning("changes cannot be published to other processes: %s", problem)
+                if not failing:
+                    _log.warning("changes cannot be published to other processes: %s", problem)
+                failing = True
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _publish_next(self) -> None:

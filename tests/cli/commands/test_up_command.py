@@ -304,6 +304,42 @@ async def test_a_server_that_ignores_the_end_of_its_stdin_does_not_outlive_a_kil
         await until(lambda: not is_running(pid))
 
 
+def initialize(child: HttpChild) -> tuple[int, str | None]:
+    """The status of the response to a new client, and the id of its session."""
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).encode()
+    connection = child.connect()
+    try:
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        connection.request("POST", "/mcp", body, headers)
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.getheader("mcp-session-id")
+    finally:
+        connection.close()
+
+
+def test_a_full_disk_is_logged_once_and_opens_no_session(folder: Folder) -> None:
+    folder.servers = {"more": {"board": "more.py"}}
+    folder.write()
+    # No file of this process may become larger, as on a full disk.
+    limited = ("sh", "-c", 'ulimit -f 300; exec "$@"', "sh", *PEGBOARD)
+    with HttpChild(verb="up", target=folder.config, command=limited, **folder.env) as child:
+        settled(child)
+        for _ in range(1000):
+            status, session = initialize(child)
+            if status != 200:
+                break
+        assert (status, session) == (503, None), child.said()
+        wait_until(lambda: child.get("/ready")[0] == 503)
+        assert json.loads(child.get("/ready")[1])["store"] == "unavailable"
+        for _ in range(5):
+            assert initialize(child) == (503, None)
+        wait_until(lambda: "is considered dead by others" in child.said())
+        for line in ("the store could not be written", "the heartbeat of this process", "is considered dead by others"):
+            assert child.said().count(line) == 1, child.said()
+
+
 async def test_the_process_of_a_session_ends_with_it(folder: Folder) -> None:
     folder.servers["sums"]["share"] = "session"
     folder.write()

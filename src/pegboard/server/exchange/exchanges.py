@@ -147,6 +147,10 @@ class HttpExchange(Struct, eq=False):
         body = jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))
         return self._end(Answer(self._codec.status(refusal), body, headers=headers))
 
+    def omit_header(self, name: bytes) -> None:
+        """Send the response without this header, unless it has been sent."""
+        self._headers = tuple(header for header in self._headers if header[0] != name)
+
     def end_cancelled(self) -> Answer | None:
         """End without a response if the client cancelled the call; with an error if the server is shutting down."""
         return self.refuse(shutting_down()) if self.closing else self._end(None)

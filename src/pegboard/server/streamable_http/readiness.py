@@ -40,7 +40,8 @@ class Readiness:
                 await shared.store.records.get("ready")
         except (StoreDown, TimeoutError):
             return self._answer({"store": "unavailable"}, detailed)
-        return self._answer({"store": "ready"}, detailed)
+        # It may be read and not written, as when its disk is full.
+        return self._answer({"store": "ready" if shared.cluster.in_touch else "unavailable"}, detailed)
 
     def _answer(self, found: Mapping[str, Json], detailed: bool) -> Answer:
         up, servers = self._parts()

@@ -156,14 +156,19 @@ class SessionRequests:
         headers = (*extra, session.header)
         exchange = SessionExchange(sink, codec, request_id, headers, accepts, session=session, limits=self._limits)
         call = initialize_call(request_id, session.caller, exchange)
-        return self._run(call, request_id, exchange, sink, session, self._open_session)
+        return self._run(call, request_id, exchange, sink, session, partial(self._open_session, exchange))
 
-    async def _open_session(self, call: Call) -> Reply:
+    async def _open_session(self, exchange: SessionExchange, call: Call) -> Reply:
         """The response to `initialize`; the session is stored before its client learns its id."""
         session = self._sessions.find(call.caller.session, call.caller.principal.id)
-        if session is not None:
-            await self._sessions.enter(session)
-        return await self._handler(call)
+        try:
+            if session is not None:
+                await self._sessions.enter(session)
+            return await self._handler(call)
+        except BaseException:
+            # A rejected `initialize` has opened no session for its client.
+            exchange.omit_header(b"mcp-session-id")
+            raise
 
     def _run(
         self,

@@ -30,6 +30,7 @@ _log = logging.getLogger("pegboard.stores")
 T = TypeVar("T")
 Topic: TypeAlias = int
 
+_REPORT_SECONDS: Final = 60.0
 _MAX_BATCH: Final = 512
 _HINTS_KEPT: Final = 10_000
 _LOCKED_SECONDS: Final = (0.0001, 0.0005)
@@ -138,6 +139,7 @@ class _BatchWriter:
         self._sender = sender
         self._deliver = deliver
         self._hints_trimmed = 0
+        self._logged = -_REPORT_SECONDS
 
     def work(self, queue: SimpleQueue[_QueuedJob | None]) -> None:
         # `_begin` decides how long to wait for other processes.
@@ -175,8 +177,18 @@ class _BatchWriter:
                 for one in jobs:
                     self._commit([one])
                 return
-            jobs[0].problem = _explain(problem)
+            jobs[0].problem = self._explain(problem)
         self._deliver(list(jobs), transaction.topics)
+
+    def _explain(self, problem: Exception) -> Exception:
+        """What the caller gets; the reason is logged now and then, not for every job."""
+        if not isinstance(problem, sqlite3.Error):
+            return problem
+        now = time.monotonic()
+        if now - self._logged >= _REPORT_SECONDS:
+            self._logged = now
+            _log.error("the store could not be written: %s", problem)
+        return StoreDown("The store cannot be written; try again later", retry_after=5)
 
     def _write_hints(self, transaction: Transaction) -> None:
         last = 0
@@ -207,10 +219,3 @@ def _undo(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
     except sqlite3.Error:
         _log.exception("a transaction could not be rolled back")
-
-
-def _explain(problem: Exception) -> Exception:
-    if not isinstance(problem, sqlite3.Error):
-        return problem
-    _log.error("the store could not be written: %s", problem)
-    return StoreDown("The store cannot be written; try again later", retry_after=5)
