@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, Unpack, get_args
+from typing import Any, Final, Literal, TypeVar, Unpack, get_args
 
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.auth.auth import Auth
@@ -39,10 +40,12 @@ from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
 from pegboard.protocol.json_values import objects_in
+from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
 from pegboard.rules.access_control import AccessControl
 from pegboard.rules.rule import Item, Rule
 from pegboard.rules.verdicts import Rules, Verdict
+from pegboard.schema.plain_json import encode
 from pegboard.security.seal import Seal, read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -57,6 +60,9 @@ from pegboard.tools.tool import Icons, Tool, read_icons, tool_from_function
 from pegboard.tools.tool_result import RepairNotes
 
 _log = logging.getLogger("pegboard.middleware")
+
+MAX_NOTIFICATION: Final = 16 * 1024
+"""The bytes of the params of an author's notification: the log of changes keeps many of them."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -334,6 +340,26 @@ class Board(GroupedRegistry, Hosted):
     def resource_changed(self, uri: str) -> None:
         """Notify subscribers that the content of this resource has changed; from any thread."""
         self._publish(Change("updated", uri))
+
+    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
+        """Send a notification of your own to all clients; from any thread.
+
+        method: its method, such as `notifications/orders/shipped`; those of the protocol are sent by other methods.
+        params: its params, of up to 16 KiB as JSON.
+
+        Clients of revisions before 2026-07-28 get it if they have an open stream. Clients of 2026-07-28 get it if they
+        ask for `dev.pegboard/notifications` in `subscriptions/listen`, as `Client(on_notification=…)` does.
+        """
+        if not method or method in NOTIFICATIONS or method in METHODS:
+            raise ValueError(
+                f"{method!r} is a method of the protocol; resource_changed and changes of lists send theirs"
+            )
+        text = encode(dict(params or {})).decode()
+        if len(text) > MAX_NOTIFICATION:
+            raise ValueError(
+                f"the params have {len(text)} bytes, the limit is {MAX_NOTIFICATION}; send a resource's URI"
+            )
+        self._publish(Change("notification", method, text, secrets.randbits(63)))
 
     def _publish(self, change: Change) -> None:
         self._visible.changed(change.kind)

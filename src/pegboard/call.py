@@ -415,14 +415,22 @@ class TaskStarted(Struct, frozen=True):
         return {"resultType": "task", **self.task}
 
 
-ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
+ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated", "notification"]
 
 
 class Change(Struct, frozen=True):
-    """A change of a board: of its list of tools, prompts or resources, or of the resource behind a URI."""
+    """A change of a board: of its list of tools, prompts or resources, or of the resource behind a URI.
+
+    kind: what has changed; a `notification` of the author's own travels with the changes.
+    uri: the URI of the resource, or the method of the notification.
+    params: the params of the notification as JSON text.
+    serial: a random number of the notification, so that no two of them count as one.
+    """
 
     kind: ChangeKind
     uri: str = ""
+    params: str = ""
+    serial: int = 0
 
 
 class ChangeSource(Protocol):
@@ -463,6 +471,7 @@ class ChangeFilter(Struct, frozen=True, kw_only=True):
     tools: bool = False
     prompts: bool = False
     resources: bool = False
+    notification: bool = False
     uris: frozenset[str] = frozenset()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -16,14 +17,14 @@ from pegboard import __version__
 from pegboard.call import EMPTY_OBJECT, Change, Json
 from pegboard.client.call_result import CallResult, read_result
 from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
-from pegboard.client.client_channel import ClientChannel, OnLog, Progress
+from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress
 from pegboard.client.http.http_pool import CONNECTIONS
 from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.question_handlers import OnElicit, OnSample, QuestionHandlers
 from pegboard.client.request_delivery import RequestDelivery
-from pegboard.client.subscription import subscribe
+from pegboard.client.subscription import follow_notifications, subscribe
 from pegboard.client.target import Target, open_link
 from pegboard.client.typed_result import read_typed
 from pegboard.deadline import Deadline
@@ -61,6 +62,8 @@ class Client:
     roots: the URIs of the folders that you work in.
     log: receives the log messages of the server, as level and data.
     log_level: the lowest level that the server sends.
+    on_notification: receives every other notification of the server, as method and params; the client then listens for
+        changes of lists and for notifications of the server's own (`board.notify`).
     timeout: seconds without any message about a call after which it fails; a board in this process has no timeout.
     max_timeout: seconds after which a call fails, even if it makes progress.
     connect_timeout: seconds for a connection or a process to be ready.
@@ -90,6 +93,7 @@ class Client:
         roots: Sequence[str] | None = None,
         log: OnLog | None = None,
         log_level: str = "info",
+        on_notification: OnNotification | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
         connect_timeout: float = 10.0,
@@ -126,8 +130,10 @@ class Client:
         self._lists = ListCache()
         waits: set[Deadline] = set()
         self._link: ServerLink = open_link(
-            target, identity, ClientChannel(answers, self._lists, log, waits=waits), options
+            target, identity, ClientChannel(answers, self._lists, log, waits=waits, notified=on_notification), options
         )
+        self._on_notification = on_notification
+        self._following: asyncio.Task[None] | None = None
         patient = self._link.transport == "direct"
         self._requests = RequestDelivery(
             self._link,
@@ -140,6 +146,7 @@ class Client:
             max_timeout=(math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout,
             retries=retries,
             breaker=CircuitBreaker(self._link.name, break_after),
+            notified=on_notification,
         )
 
     async def __aenter__(self) -> Self:
@@ -149,12 +156,20 @@ class Client:
             await self._link.close()
             raise
         self._is_open = True
+        if self._on_notification is not None:
+            # A legacy link passes all notifications to the channel of the link.
+            notified = None if REVISIONS[self.version].has_sessions else self._on_notification
+            channel = ClientChannel(QuestionHandlers(), self._lists, None, notified=notified)
+            self._following = asyncio.create_task(follow_notifications(self._requests.listen, channel))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         await self._link.close()
 
     def __del__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pegboard.call import Json, Notification, Question
 from pegboard.client.links.link import PROGRESS_NOTIFICATION
@@ -14,8 +14,11 @@ from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.deadline import Deadline, paused
 from pegboard.protocol.revisions import CHANGE_KINDS
 
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
+OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None] | None]
 
 
 class ClientChannel:
@@ -24,7 +27,7 @@ class ClientChannel:
     `waits` are the deadlines that are paused during a question that belongs to no request: those of all requests.
     """
 
-    __slots__ = ("_answers", "_lists", "_log", "_progress", "_waits")
+    __slots__ = ("_answers", "_lists", "_log", "_notified", "_progress", "_waits")
 
     def __init__(
         self,
@@ -33,7 +36,9 @@ class ClientChannel:
         log: OnLog | None,
         progress: Progress | None = None,
         waits: Collection[Deadline] = (),
+        notified: OnNotification | None = None,
     ) -> None:
+        self._notified = notified
         self._answers = answers
         self._lists = lists
         self._log = log
@@ -57,8 +62,11 @@ class ClientChannel:
         elif notice.method == "notifications/message":
             if self._log is not None:
                 told = self._log(params.get("level", "info"), params.get("data"))
-        elif notice.method in CHANGE_KINDS:
-            uri = params.get("uri")
-            self._lists.drop(notice.method, uri if isinstance(uri, str) else "")
+        else:
+            if notice.method in CHANGE_KINDS:
+                uri = params.get("uri")
+                self._lists.drop(notice.method, uri if isinstance(uri, str) else "")
+            if self._notified is not None and notice.method != ACKNOWLEDGED:
+                told = self._notified(notice.method, params)
         if inspect.isawaitable(told):
             await told

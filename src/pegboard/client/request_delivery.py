@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
-from pegboard.client.client_channel import ClientChannel, OnLog, Progress
+from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink, with_server_name
 from pegboard.client.links.server_messages import input_requests_in
@@ -50,7 +50,9 @@ class RequestDelivery:
         max_timeout: float,
         retries: int,
         breaker: CircuitBreaker,
+        notified: OnNotification | None = None,
     ) -> None:
+        self._notified = notified
         self._link = link
         extensions = as_object(identity.capabilities.get("extensions"))
         self._identity_with_tasks = replace(
@@ -84,7 +86,7 @@ class RequestDelivery:
         identity: Identity | None = None,
     ) -> Mapping[str, Json]:
         """The result of a request; ResponseTimeout if it does not come in time."""
-        channel = ClientChannel(self._answers, self._lists, self._log, progress)
+        channel = ClientChannel(self._answers, self._lists, self._log, progress, notified=self._notified)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
         deadline = None if quiet == longest == math.inf else Deadline(quiet, longest)
@@ -128,7 +130,7 @@ class RequestDelivery:
         self, task: str, *, progress: Progress | None = None, timeout: float | None = None
     ) -> Mapping[str, Json]:
         """The result of a task; answers its questions. A wait that is cancelled cancels the task."""
-        channel = ClientChannel(self._answers, self._lists, self._log, progress)
+        channel = ClientChannel(self._answers, self._lists, self._log, progress, notified=self._notified)
 
         async def send(method: str, params: Mapping[str, Any], _channel: Channel) -> Mapping[str, Json]:
             return await self.request(method, params, identity=self._identity_with_tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -10,8 +11,11 @@ from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
 from pegboard.client.links.change_listeners import MAX_URI_LENGTH
 from pegboard.client.list_cache import ListCache
-from pegboard.errors import ConnectionLost, Unreachable
-from pegboard.protocol.revisions import CHANGE_KINDS
+from pegboard.errors import ConnectionLost, Refusal, ServerFault, Unreachable
+from pegboard.logs.printable import printable
+from pegboard.protocol.revisions import CHANGE_KINDS, OWN_NOTIFICATIONS
+
+_log = logging.getLogger("pegboard.client")
 
 MAX_CHANGES: Final = 10_000
 """How many changes wait to be taken; beyond that those of single resources become one of all."""
@@ -97,6 +101,28 @@ async def subscribe(
     finally:
         hearing.cancel()
         await asyncio.wait([hearing])
+
+
+async def follow_notifications(listen: Listen, channel: Channel) -> None:
+    """Pass every notification of a server to a channel, across reconnections; ends if the server has none."""
+    wanted = {
+        "toolsListChanged": True,
+        "promptsListChanged": True,
+        "resourcesListChanged": True,
+        OWN_NOTIFICATIONS: True,
+    }
+    failures = 0
+    while failures < _RECONNECTS:
+        try:
+            await listen({"notifications": wanted}, channel)
+        except (ConnectionLost, Unreachable):
+            failures += 1
+        except (Refusal, ServerFault) as problem:
+            _log.info("the server sends no notifications: %s", printable(str(problem)[:200]))
+            return
+        else:
+            return
+        await asyncio.sleep(jitter(backoff(failures, 0.2, 30.0)))
 
 
 async def _run_listen(

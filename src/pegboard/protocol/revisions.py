@@ -42,6 +42,9 @@ METHODS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The first and last revision that has the method, for the methods that this server implements."""
 
+OWN_NOTIFICATIONS: Final = "dev.pegboard/notifications"
+"""The member of a filter that asks for the notifications of a server's author."""
+
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 CHANGE_METHODS: Final[Mapping[ChangeKind, str]] = {

@@ -80,8 +80,8 @@ class ChangeFeed:
     def _put(self, change: Change) -> None:
         self._waiting.pop(change, None)
         if len(self._waiting) >= self._keep:
-            # Without a URI, so for every URI.
-            self._waiting = {one: None for one in self._waiting if one.kind != "updated"}
+            # Without a URI, so for every URI. Notifications of the author cannot be summed up.
+            self._waiting = {one: None for one in self._waiting if one.kind not in ("updated", "notification")}
             change = Change("updated")
         self._waiting[change] = None
         self._some.set()

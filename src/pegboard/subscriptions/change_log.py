@@ -17,13 +17,14 @@ from threading import get_ident
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pegboard.auth.principal import Principal
 from pegboard.call import Call, Change, ChangeFilter, ChangeSource, Json, Reply, Subscribed, SubscriberChanges
 from pegboard.errors import InvalidParams
 from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.protocol.jsonrpc import decode_json
+from pegboard.protocol.revisions import OWN_NOTIFICATIONS
 
 ANYTHING: Final = (Change("tools"), Change("prompts"), Change("resources"), Change("updated"))
 """The changes for a subscriber that may have missed some; the last one has no URI and stands for all URIs."""
@@ -209,6 +210,7 @@ class _Wanted(Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    own_notifications: bool = field(name=OWN_NOTIFICATIONS, default=False)
     # Of the tasks extension: we do not send status notifications, clients poll.
     task_ids: Json = None
 
@@ -247,6 +249,7 @@ class ListenMethod:
                 tools=wanted.tools_list_changed,
                 prompts=wanted.prompts_list_changed and "prompts" in offered,
                 resources=wanted.resources_list_changed and resources,
+                notification=wanted.own_notifications,
                 uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
             ),
             self._filter_for(call.caller.principal),

@@ -145,7 +145,10 @@ async def _forward_changes(reply: Subscribed, channel: Channel) -> None:
             for number, change in reply.changes.read(after):
                 after = max(after, number)
                 is_update = change.kind == "updated"
-                if change.uri in wanted.uris if is_update else getattr(wanted, change.kind):
+                if change.kind == "notification":
+                    if wanted.notification:
+                        await channel.emit(Notification(change.uri, read_values(Raw(change.params.encode()))))
+                elif change.uri in wanted.uris if is_update else getattr(wanted, change.kind):
                     params = {"uri": change.uri} if is_update else {}
                     await channel.emit(Notification(CHANGE_METHODS[change.kind], params))
             await changed.wait()

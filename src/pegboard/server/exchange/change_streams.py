@@ -26,7 +26,7 @@ LISTEN: Final = "subscriptions/listen"
 _STREAMS_A_SESSION: Final = 8
 
 _EVERY_LIST: Final = Raw(
-    b'{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}'
+    b'{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"dev.pegboard/notifications":true}}'
 )
 
 

@@ -20,9 +20,10 @@ from typing import Final, Protocol
 from pegboard.call import Change, ChangeFilter, ChangeSource, Done, Json, Notification, RequestId, Subscribed
 from pegboard.errors import Busy
 from pegboard.protocol import jsonrpc
+from pegboard.protocol.json_values import as_object
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revision_codec import RevisionCodec
-from pegboard.protocol.revisions import CHANGE_METHODS
+from pegboard.protocol.revisions import CHANGE_METHODS, OWN_NOTIFICATIONS
 from pegboard.server.exchange.exchanges import shutting_down
 
 _log = logging.getLogger("pegboard.server")
@@ -130,15 +131,13 @@ class Subscriber:
         for number, change in self.changes.read(self.after):
             wanted = tuple(self._wanted(change))
             for uri in wanted:
-                due = self._due_uris(uri, now) if change.uri else None
+                due = self._due_uris(uri, now) if change.uri and change.kind == "updated" else None
                 if due is not None:
                     return due
                 # "the ID MUST be globally unique" (Resumability): only the last message about a number has an id, so a
                 # client that has the id has all of these messages.
                 closing = number != self.after and uri == wanted[-1]
-                room = self._send_notification(
-                    CHANGE_METHODS[change.kind], {"uri": uri} if uri else {}, number if closing else None
-                )
+                room = self._send_change(change, uri, number if closing else None)
                 self.lags = self.lags or not room
             if number != self.after:
                 self.after = number
@@ -199,6 +198,8 @@ class Subscriber:
         return wanted if visible is None else [uri for uri in wanted if visible.admits(Change(change.kind, uri))]
 
     def _matching(self, change: Change) -> Iterable[str]:
+        if change.kind == "notification":
+            return (change.uri,) if self._filter.notification else ()
         if change.kind != "updated":
             return ("",) if getattr(self._filter, change.kind) else ()
         if not change.uri:
@@ -216,6 +217,15 @@ class Subscriber:
         told[uri] = now
         return None
 
+    def _send_change(self, change: Change, uri: str, number: int | None) -> bool:
+        if change.kind != "notification":
+            return self._send_notification(CHANGE_METHODS[change.kind], {"uri": uri} if uri else {}, number)
+        # Not through the codec, which leaves out what the revision does not define.
+        params = dict(as_object(jsonrpc.decode_json(change.params.encode())))
+        if self._subscription is not None:
+            params["_meta"] = {**as_object(params.get("_meta")), PREFIX + "subscriptionId": self._subscription}
+        return self._outlet.send(jsonrpc.notification(uri, params), number)
+
     def _send_notification(self, method: str, params: dict[str, Json], number: int | None = None) -> bool:
         if self._subscription is not None:
             params["_meta"] = {PREFIX + "subscriptionId": self._subscription}
@@ -230,6 +240,7 @@ def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
         "promptsListChanged": granted.prompts,
         "resourcesListChanged": granted.resources,
         "resourceSubscriptions": sorted(granted.uris),
+        OWN_NOTIFICATIONS: granted.notification,
     }
     return {name: value for name, value in told.items() if value}
 
