@@ -46,7 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from pegboard.next_action import NextActions, read_actions
+from pegboard.next_action import NextAction, NextActions, read_actions
 
 __all__ = [
     "AccessDenied",
@@ -294,13 +294,17 @@ class ToolError(PegboardError):
             listed = "".join(f"\n{number}. {step}" for number, step in enumerate(self.steps, 1))
             self.message = f"{self.message}\nWhat to do:{listed}"
         if self.try_tool:
-            tools = "Tools" if len(self.try_tool) > 1 else "Tool"
-            self.message = f"{self.message}\n{tools} to try: {'; '.join(map(str, self.try_tool))}"
+            self.message = f"{self.message}\n{describe_tools(self.try_tool)}"
         self.args = (self.message,)
         said = {"code": code, "steps": list(self.steps), "tools": [action.as_json() for action in self.try_tool]}
         told = {name: value for name, value in said.items() if value}
         if told:
             self.meta = {**(self.meta or {}), ERROR: told}
+
+
+def describe_tools(actions: Sequence[NextAction]) -> str:
+    """The line of an error that names the tools to try."""
+    return f"{'Tools' if len(actions) > 1 else 'Tool'} to try: {'; '.join(map(str, actions))}"
 
 
 def _code_in(meta: Mapping[str, Any] | None) -> str:

@@ -1,11 +1,13 @@
-"""Rewrites the URIs in a server's definitions and results."""
+"""Rewrites the URIs in a server's definitions and results, and the names of tools that it suggests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pegboard.call import Json
+from pegboard.gateway.pegboard_notes import NOTES, translate_notes
 from pegboard.gateway.uris import unwrap_uri, wrap_uri
+from pegboard.tools.qualified_names import join_name
 
 
 class UriRewriter:
@@ -58,7 +60,12 @@ class UriRewriter:
                 told[member] = [change(item) for item in items]
         if isinstance(meta := told.get("_meta"), dict):
             told["_meta"] = self.in_meta(meta)
+            if not NOTES.isdisjoint(meta):
+                return translate_notes(told, self._to_name, self.to_gateway)
         return told
+
+    def _to_name(self, tool: str) -> str:
+        return join_name(self._toolbox, self._server, tool)
 
     def _contents(self, item: Json) -> Json:
         if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):

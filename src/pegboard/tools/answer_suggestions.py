@@ -21,7 +21,7 @@ def add_suggestions(
     """The result with insights and actions as a note for the model, and in `_meta` for programs."""
     lines = [f"- {insight}" for insight in insights]
     if actions:
-        lines += ["What to do next:", *(f"- {action}" for action in actions)]
+        lines.append(describe_actions(actions))
     meta = dict(as_object(result.get("_meta")))
     if insights:
         meta[INSIGHTS] = list(insights)
@@ -30,3 +30,8 @@ def add_suggestions(
     note = note_block("suggestions", "\n".join(lines), beside_structured="structuredContent" in result)
     content = [*as_list(result.get("content")), note]
     return {**result, "content": content, "_meta": meta}
+
+
+def describe_actions(actions: Sequence[NextAction]) -> str:
+    """The lines that list the actions for the model."""
+    return "\n".join(["What to do next:", *(f"- {action}" for action in actions)])
