@@ -91,6 +91,6 @@ def test_the_inspector_logs_in(locked: str, tmp_path: Path) -> None:
             assert page.status == 200
         shown = mcpdo("connections/show", f"@{locked}/mcp")
         assert "pending" not in shown, shown
-        assert "ann notes.read" in mcpdo("tools/call", "whoami", f"@{locked}/mcp")
+        assert "ann notes.read" in mcpdo("--connection", f"{locked}/mcp", "tools/call", "whoami")
     finally:
         mcpdo("daemon", "stop")
