@@ -197,6 +197,23 @@ def whoami_board(issuer: TestIssuer) -> Board:
     return board
 
 
+REASONS = {
+    "expired": "has expired",
+    "not yet valid": "not valid yet",
+    "other audience": "another audience",
+    "alg none": "algorithm",
+    "no alg": "algorithm",
+    "hs256 with the public key": "algorithm",
+    "unknown key": "unknown key",
+    "stranger's key": "signature",
+    "tampered": "signature",
+    "critical extension": "extension",
+    "id token": "not an access token",
+    "subject of a key": "another issuer",
+    "16 KB": "longer than",
+}
+
+
 def check_rejection(reply: Reply, case: Case, resource: str, issuer: TestIssuer) -> None:
     assert reply.status == case.status, reply.body
     challenge = reply.headers["www-authenticate"]
@@ -206,6 +223,7 @@ def check_rejection(reply: Reply, case: Case, resource: str, issuer: TestIssuer)
         assert 'error_description="' in challenge
     else:
         assert "error" not in challenge
+    assert REASONS.get(case.name, "") in challenge
     if case.name != "two headers":
         assert f'resource_metadata="{METADATA}{resource}"' in challenge
     # "Servers SHOULD include a scope parameter" (Scope Selection Strategy)
