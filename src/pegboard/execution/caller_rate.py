@@ -25,7 +25,8 @@ class CallerRate:
         if second != self._second:
             self._second = second
             self._counts.clear()
-        key = caller.principal.id, caller.session
+        # The sessions of a principal count together; anonymous callers have nothing but their sessions.
+        key = caller.principal.id, "" if caller.principal else caller.session
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count > self._limit:
             raise Busy(f"More than {self._limit} {self._what} per second; slow down", retry_after=1)
