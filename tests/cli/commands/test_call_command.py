@@ -275,6 +275,9 @@ def test_images_are_saved_to_the_file_that_was_named(asking: Path, tmp_path: Pat
         assert ("nothing to save" in told) is (count == 0)
     code, said, told = run("call", asking, "pictures", "count=1", "--output", tmp_path / "missing" / "one.png")
     assert (code, "cannot be written: No such file" in told) == (2, True)
+    # A note for the model about a repair is no content of the tool.
+    code, said, told = run("call", asking, "pictures", 'count="0"')
+    assert (code, "--output" in told, "repaired  count" in told) == (0, False, True)
     code, said, told = run("call", asking, "pictures", "count=1")
     assert (code, said) == (0, "[image image/png]\n")
     assert "--output FILE" in told

@@ -123,7 +123,9 @@ def print_content(content: Sequence[Mapping[str, Json]]) -> None:
 
 
 def data_of(block: Mapping[str, Json]) -> bytes | None:
-    """The bytes of an image, of audio or of a file; None for other content."""
+    """The bytes of an image, of audio or of a file; None for other content, and for notes to the model."""
+    if is_note(block):
+        return None
     inside = as_object(block.get("resource"))
     data, text = block.get("data", inside.get("blob")), inside.get("text")
     if isinstance(data, str):
