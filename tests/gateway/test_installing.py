@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pegboard import Client, Gateway
+from pegboard.cli.commands.up_command import Announcement
 from pegboard.config.gateway_config import ServerConfig
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.one_server import BAD
@@ -40,6 +43,25 @@ async def test_a_command_that_still_installs_is_not_stopped_at_its_first_deadlin
         await until(lambda: made.downstreams[0].state == "ready")
         assert (await client.call("dev__slow__echo", {"text": "x"})).text == "x"
         assert made.downstreams[0].spawns == 1
+
+
+async def test_the_table_is_printed_again_when_the_last_server_has_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Gateway(configured(npx(tmp_path, "slow", connect_timeout=60.0), list_wait=0.01))
+    async with nothing_left(), Client(made):
+        Announcement(made, "http://127.0.0.1:1/mcp", time.monotonic(), wait=0.01).start()
+        said = ""
+
+        def says(text: str) -> bool:
+            nonlocal said
+            said += capsys.readouterr().err
+            return text in said
+
+        await until(lambda: says("add to"))
+        assert re.search(r"^  0 of 1 server ready in \d+\.\d s, 1 still starting: 0 tools$", said, re.MULTILINE)
+        (tmp_path / "installed").touch()
+        await until(lambda: says("1 of 1 server ready"))
 
 
 async def test_few_servers_are_installed_at_once(tmp_path: Path) -> None:

@@ -15,15 +15,7 @@ _WORDS = {"needs_login": "needs login"}
 
 def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
     """The connected servers, the token costs, and the next steps."""
-    servers = gateway.downstreams
-    ready = sum(one.state == "ready" for one in servers)
-    waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
-    lines = [
-        f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
-        + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
-        + f": {counted(len(gateway._main.directory), 'tool')}"
-    ]
-    lines += _table([_row(gateway, one) for one in servers])
+    lines = render_servers(gateway, seconds)
     costs = gateway._main.costs()
     lines.append("")
     lines += [f"  {'tokens' if number == 0 else '':<8} {line}" for number, line in enumerate(costs.lines())]
@@ -34,6 +26,22 @@ def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> l
         lines.append(f"  try      {command} list {url}")
         lines.append(f"  add to   claude mcp add --transport http {gateway.config.name} {url}")
     lines += _next_steps(gateway, command)
+    return [redact(line, gateway.config.secrets) for line in lines]
+
+
+def render_servers(gateway: Gateway, seconds: float) -> list[str]:
+    """How many servers are ready, and each of them."""
+    servers = gateway.downstreams
+    ready = sum(one.state == "ready" for one in servers)
+    starting = sum(one.state == "connecting" for one in servers)
+    waiting = sum(one.config.lazy and one.state == "idle" for one in servers)
+    lines = [
+        f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
+        + (f", {starting} still starting" if starting else "")
+        + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
+        + f": {counted(len(gateway._main.directory), 'tool')}"
+    ]
+    lines += _table([_row(gateway, one) for one in servers])
     return [redact(line, gateway.config.secrets) for line in lines]
 
 

@@ -13,6 +13,15 @@ from tests.client.process_leftovers import nothing_left
 
 FOLDER = "/home/me/.npm/_npx/0123456789abcdef"
 
+NPM_404 = """npm error code E404
+npm error 404 Not Found - GET https://r/x
+npm error 404
+npm error 404  'x' is not in this registry.
+npm error 404
+npm error 404 Note that you can also install from a
+npm error 404 tarball, folder, http url, or git url.
+npm error A complete log of this run can be found in: /l"""
+
 
 def program(folder: Path, name: str, body: str) -> str:
     """A program of that name."""
@@ -31,6 +40,11 @@ def program(folder: Path, name: str, body: str) -> str:
             "npx",
             f"sys.exit(\"Error: Cannot find module '{FOLDER}/node_modules/x/index.js'\")",
             f"; the install looks broken, remove it with: rm -rf {FOLDER}",
+        ),
+        (
+            "npx",
+            f"sys.exit({NPM_404!r})",
+            "saying: npm error code E404 / npm error 404 Not Found - GET https://r/x / npm error 404  'x' is not in this registry.; the log",
         ),
         ("npx", "sys.exit('sh: 1: mcp-server-x: not found')", "remove it with: rm -rf /home/me/.npm/_npx"),
         ("uvx", "sys.exit('error: no such package')", "saying: error: no such package; uvx logs to stderr, add --verbose"),

@@ -175,6 +175,13 @@ VS_CODE = """{
 }"""
 
 
+def test_our_timeout_may_be_added_where_the_program_has_none(tmp_path: Path) -> None:
+    for key, tool in (("servers", "vscode.json"), ("mcp_servers", "codex.json")):
+        tree = {key: {"a": {"command": "x", "timeout": 30}, "b": {"command": "x", "timeout": 30_000}}}
+        config = read(tmp_path, tree, tool)
+        assert [one.timeout for one in servers(config).values()] == [30.0, 30.0]
+
+
 def test_vs_code(tmp_path: Path) -> None:
     config = read(tmp_path, VS_CODE, ".vscode/mcp.json", {"PEGBOARD_INPUT_API_KEY": "abcdefgh"})
     found = servers(config)

@@ -13,7 +13,7 @@ from pegboard import __version__
 from pegboard.cli.commands.run_command import command
 from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
-from pegboard.cli.status_table import render_status
+from pegboard.cli.status_table import render_servers, render_status
 from pegboard.config.gateway_config import find_config
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.state_folder import store_path
@@ -21,6 +21,7 @@ from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import run, started_by_client
 
 _CONNECT_SECONDS = 15.0
+_START_SECONDS = 300.0
 
 
 def main(argv: list[str]) -> int:
@@ -98,3 +99,16 @@ class Announcement:
         await self._gateway.wait_connected(self._wait)
         took = time.monotonic() - self._began
         announce_lines([*render_status(self._gateway, self._url, took, command()), *self._more])
+        await self._announce_late()
+
+    async def _announce_late(self) -> None:
+        """Print the table once more when the servers that were still starting have started or failed."""
+        if not self._starting():
+            return
+        until = time.monotonic() + _START_SECONDS
+        while self._starting() and time.monotonic() < until:  # noqa: ASYNC110 — states have no event of their own
+            await asyncio.sleep(1)
+        announce_lines(render_servers(self._gateway, time.monotonic() - self._began))
+
+    def _starting(self) -> bool:
+        return any(one.state == "connecting" for one in self._gateway.downstreams)

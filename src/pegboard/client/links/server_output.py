@@ -14,6 +14,11 @@ _COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _RULE: Final = re.compile(r"([^\w\s])\1{3,}")
 # Stack frames explain less than the error itself.
 _FRAME: Final = re.compile(r"\s+at |\s+File \"|Node\.js v\d|Traceback \(most")
+# What npm adds to every error.
+_BOILERPLATE: Final = re.compile(
+    r"npm (?:error|ERR!) (?:\w+ )?(?:Note that you can also|tarball, folder|A complete log of)|npm (?:error|ERR!)(?: \w+)?\s*$"
+    r"|npm (?:notice|warn) "
+)
 _MAX_LINES: Final = 3
 
 
@@ -24,9 +29,9 @@ def shorten_output(text: str, most: int = MAX_LENGTH) -> str:
 
 
 def last_output(lines: Sequence[str]) -> str:
-    """The last lines that explain something: without stack frames, and without lines that only contain symbols."""
+    """The last lines that explain something: without stack frames, boilerplate, and lines that only contain symbols."""
     worded = [line for line in lines if any(map(str.isalnum, line))]
-    telling = [line for line in worded if not _FRAME.match(line)] or worded
+    telling = [line for line in worded if not (_FRAME.match(line) or _BOILERPLATE.match(line))] or worded
     return " / ".join(
         shorten_output(_RULE.sub(r"\1\1\1", line).strip(), MAX_LENGTH // 2) for line in telling[-_MAX_LINES:]
     )

@@ -174,6 +174,8 @@ def gemini_format(settings: Json) -> EntryFormat:
 
 def _vscode(entry: ForeignEntry) -> None:
     _vscode_env(entry)
+    # Not a key of VS Code: it was added for us.
+    entry.move("timeout", "timeout", _seconds_or_milliseconds)
     _oauth(entry)
 
 
@@ -192,6 +194,7 @@ def codex_format() -> EntryFormat:
 def _codex(entry: ForeignEntry) -> None:
     entry.move("startup_timeout_ms", "connectTimeout", _seconds)
     entry.move("startup_timeout_sec", "connectTimeout")
+    entry.move("timeout", "timeout", _seconds_or_milliseconds)
     entry.move("tool_timeout_sec", "timeout")
     entry.move("env_vars", "inherit", _names)
     entry.filter("enabled_tools", "disabled_tools")

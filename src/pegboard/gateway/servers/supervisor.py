@@ -359,13 +359,14 @@ class Supervisor:
         # Some problems name the server already.
         told = shorten_output(str(problem).removeprefix(f"{self.name}: "), MAX_REPORTED)
         self._report(told)
+        text = str(problem).removeprefix(f"{self.name}: ")
         if isinstance(problem, Unauthorized):
-            self._set_state("needs_login", str(problem))
+            self._set_state("needs_login", text)
         elif self.state == "ready" and isinstance(problem, ConnectionLost):
             connection = self._pool.connection()
-            self._set_state("ready" if connection.link.is_open else "connecting", str(problem))
+            self._set_state("ready" if connection.link.is_open else "connecting", text)
         else:
-            self._set_state("failed", str(problem))
+            self._set_state("failed", text)
 
     def _report(self, told: str) -> None:
         """Log a problem, each once until the server is ready: it may be tried for days."""
