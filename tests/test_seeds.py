@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.same_on_every_python
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "seeds.md"
 DECISIONS = ROOT / "docs" / "decisions" / "0010-rows-decided-otherwise.md"

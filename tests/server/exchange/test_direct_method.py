@@ -13,6 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from pegboard import Board, JsonRpcMessage, ToolError, ToolResponse
+from pegboard.call import Call, Handler, Reply
 from pegboard.server.exchange import admission
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
@@ -74,8 +75,8 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def serving(**options: Any) -> AsyncIterator[Endpoint]:
-    board = calculator()
+async def serving(board: Board | None = None, **options: Any) -> AsyncIterator[Endpoint]:
+    board = board or calculator()
     endpoint = HttpEndpoint(
         board.handler, board.info, limits=board.limits, guard=Guard(), legacy_endpoints=["rpc"], **options
     )
@@ -100,6 +101,21 @@ async def test_a_tool_is_called_by_its_name_as_the_method(path: str) -> None:
         assert (await served.ask(path, "words"))["result"]["result"] == "42"
         listed = await served.ask(path, "tools/list")
         assert len(listed["result"]["tools"]) == 4
+
+
+@PATHS
+async def test_hooks_run_around_such_a_call_as_around_every_other(path: str) -> None:
+    board, seen = calculator(), list[Any]()
+
+    async def refuse(call: Call, following: Handler) -> Reply:
+        seen.append((call.method, call.name, call.arguments))
+        raise ToolError("not for you")
+
+    board.use(refuse)
+    async with serving(board, direct_methods=True) as served:
+        refused = await served.ask(path, "add_numbers", {"number1": 1})
+    assert refused["error"]["message"] == "not for you"
+    assert seen == [("tools/call", "add_numbers", {"number1": 1})]
 
 
 @PATHS
