@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from pegboard import Board, Context, Gateway, Middleware, Principal
+from pegboard import Board, Client, Context, Gateway, Middleware, Principal
 from pegboard.call import Call
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.config.rule_keys import read_rules
+from pegboard.errors import InvalidParams
 from pegboard.middleware import Cache
 from pegboard.protocol.revisions import MODERN
 from pegboard.testing import fixed_tokens
 from tests.auth.serving import HELLO, META, Site, bearer, legacy_message, serving, write_request
 from tests.server.http_clients import Reply
-from tests.waiting import SOON
+from tests.waiting import SOON, until
 
 PRINCIPALS = {
     "ada": Principal("ada", roles=frozenset({"admin"})),
@@ -250,6 +251,40 @@ async def test_a_caller_is_not_notified_of_changes_of_what_it_does_not_see() -> 
             assert await guest.received("list_changed") == ["tools/list_changed"]
 
 
+async def test_a_notification_of_the_author_reaches_all_callers() -> None:
+    board = notes_board()
+    async with serving(board) as site, listening(site, "gus", **{"dev.pegboard/notifications": True}) as stream:
+        board.notify("notifications/orders/shipped", {"order": 7})
+        assert await stream.received("shipped") == ["orders/shipped"]
+
+
+async def test_a_client_in_the_same_process_sees_what_everyone_may_see() -> None:
+    board = notes_board()
+    async with Client(board) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path", "version"),
+    [
+        ("http", "/mcp", MODERN),
+        ("http", "/mcp", "2025-11-25"),
+        ("http", "/sse", "2024-11-05"),
+        ("ws", "/ws", MODERN),
+        ("ws", "/ws", "2025-11-25"),
+    ],
+)
+async def test_rules_hold_on_every_transport_and_in_both_eras(scheme: str, path: str, version: str) -> None:
+    async with serving(notes_board()) as site:
+        url = f"{scheme}://127.0.0.1:{site.port}{path}"
+        async with Client(url, headers=bearer("key"), version=version) as client:
+            assert [tool["name"] for tool in await client.list_tools()] == ["read"]
+            assert (await client.call("read")).text == "read ran"
+            assert "denied" in (await client.call("send")).text
+            with pytest.raises(InvalidParams):
+                await client.call("delete")
+
+
 # -- a gateway ---------------------------------------------------------------------------------------------------------
 
 
@@ -364,3 +399,57 @@ async def test_the_scopes_of_a_board_in_the_gateway_s_process_hold_at_the_gatewa
             assert (refused.status, refused.json["error"]["data"]["scope"]) == (403, "notes.write")
             assert "result" in (await ask(site, method, "wim", **params)).json
         assert text(await ask(site, *requests[0][:1], "wim", **requests[0][1])) == "wim wrote"
+
+
+class Slow(Board):
+    """A board that has not started yet."""
+
+    def __init__(self) -> None:
+        super().__init__("slow")
+        self.may_start = asyncio.Event()
+
+    async def start(self, shared: Any = None) -> None:
+        await self.may_start.wait()
+        await super().start(shared)
+
+
+async def test_what_is_hidden_waits_for_starting_servers_as_an_unknown_name_does() -> None:
+    """While a server is connecting, an unknown name may turn out to be its: only then is it answered."""
+    ready, other, slow = Board("ready"), Board("other"), Slow()
+
+    @ready.tool
+    async def delete() -> str:
+        return "deleted"
+
+    @ready.resource("notes://secret")
+    async def secret() -> str:
+        return "hidden"
+
+    @other.resource("notes://other")
+    async def another() -> str:
+        return "shown"
+
+    servers = {name: ServerConfig(name=name, kind="board", board=name) for name in ("ready", "other", "slow")}
+    toolbox = ToolboxConfig(name="box", description="d", names="plain", servers=servers)
+    rules = read_rules([{"who": "*", "hide": ["*/*/delete", "*/*/notes://secret"], "allow": ["*"]}])
+    config = GatewayConfig(path="x.json", lock="off", list_wait=0.01, toolboxes={"box": toolbox}, rules=rules)
+    gateway = Gateway(config, boards={"ready": ready, "other": other, "slow": slow})
+    gateway.auth = fixed_tokens(PRINCIPALS)
+    async with serving(gateway) as site:
+        await until(lambda: all(one.catalog is not None for one in gateway.downstreams[:2]))
+        # Their offers are published in the next turn of the loop.
+        await asyncio.sleep(0)
+        asked = [
+            asyncio.create_task(ask(site, method, "gus", **{key: name}))
+            for method, key, name in (
+                ("tools/call", "name", "delete"),
+                ("tools/call", "name", "xkcdqz"),
+                ("resources/read", "uri", "notes://secret"),
+                ("resources/read", "uri", "notes://xkcdqz"),
+            )
+        ]
+        # Whatever does not wait is answered before this list, which is asked for later on the same loop.
+        await names(site, "tools/list", "gus", "tools")
+        assert [one.done() for one in asked] == [False] * 4
+        slow.may_start.set()
+        assert [(await one).status for one in asked] == [400] * 4

@@ -103,6 +103,9 @@ class VisibleChanges:
         """Whether the subscriber is notified of a change."""
         if change.kind == "updated":
             return self._owner.may_read(change.uri, self._principal)
+        if change.kind == "notification":
+            # The author sends it to all clients, and decides what it says.
+            return True
         seen, now = self._seen[change.kind], self._owner.digest(change.kind, self._principal)
         self._seen[change.kind] = now
         return now is None or now != seen

@@ -144,6 +144,16 @@ class GatewayEndpoint:
         view, tool = self._view(call.caller), self.board.tools.get(call.name)
         return view is not None and tool is not None and view.of(tool).effect == "hide"
 
+    def _hides_uri(self, call: Call) -> bool:
+        """Whether the resource does not exist for the caller."""
+        view = self._view(call.caller)
+        if view is None:
+            return False
+        try:
+            return self.board.resources.find(call.name)[0].verdict(call.name, view).effect == "hide"
+        except ResourceNotFound:
+            return False
+
     def _view(self, caller: Caller) -> View | None:
         return self._access.view(caller.principal)
 
@@ -166,7 +176,7 @@ class GatewayEndpoint:
 
     def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Answer once the offers of the URI's server are known, if it has to be found or they have to be accepted."""
-        owner = self._owner(call.name)
+        owner = self._owner(call.name, is_listed=not (self._access.restricted and self._hides_uri(call)))
         waited: Sequence[Downstream] = ()
         if owner is None:
             # A URI without a server may belong to any of them.
@@ -308,13 +318,13 @@ class GatewayEndpoint:
                 return False
         return True
 
-    def _owner(self, uri: str) -> Offers | None:
+    def _owner(self, uri: str, *, is_listed: bool = True) -> Offers | None:
         """The owner of a resource, listed or not."""
         found = unwrap_uri(uri)
         if found is not None:
             return self._by_host.get((found[0], found[1]))
-        listed = self._by_uri.get(uri)
-        if listed is None and (template := self.board.resources.match(uri)) is not None:
+        listed = self._by_uri.get(uri) if is_listed else None
+        if is_listed and listed is None and (template := self.board.resources.match(uri)) is not None:
             listed = self._by_uri.get(template[0].uri)
         if listed is not None:
             return listed

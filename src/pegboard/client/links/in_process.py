@@ -145,6 +145,8 @@ async def _forward_changes(reply: Subscribed, channel: Channel) -> None:
             for number, change in reply.changes.read(after):
                 after = max(after, number)
                 is_update = change.kind == "updated"
+                if reply.visible is not None and not reply.visible.admits(change):
+                    continue
                 if change.kind == "notification":
                     if wanted.notification:
                         await channel.emit(Notification(change.uri, read_values(Raw(change.params.encode()))))
