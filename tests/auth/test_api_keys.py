@@ -14,7 +14,7 @@ from pegboard.errors import SetupError
 from tests.auth.serving import HELLO, bearer, legacy_message, read_to_end, serving, write_request
 
 
-def board_with_keys() -> Board:
+def board_with_keys(running: asyncio.Event | None = None) -> Board:
     board = Board("notes", auth=Auth(keys=True))
 
     @board.tool
@@ -23,6 +23,8 @@ def board_with_keys() -> Board:
 
     @board.tool
     async def wait() -> str:
+        if running is not None:
+            running.set()
         await asyncio.Event().wait()
         return "never"
 
@@ -63,17 +65,20 @@ async def test_two_servers_know_a_key_and_its_revocation_ends_streams_calls_and_
 ) -> None:
     monkeypatch.setattr("pegboard.auth.api_keys.CHECK_SECONDS", 0.1)
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
-    async with serving(board_with_keys(), store=store) as one, serving(board_with_keys(), store=store) as two:
+    running = asyncio.Event()
+    async with serving(board_with_keys(running), store=store) as one, serving(board_with_keys(), store=store) as two:
         key = await add(store, capsys, "ci")
         opened = await one.ask("POST", "/mcp", *legacy_message("initialize", key, **HELLO))
         session = opened.headers["mcp-session-id"]
         line = await two.connect()
         headers = {**bearer(key), "Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
         await line.say(write_request("GET", "/mcp", b"", {**headers, "Accept": "text/event-stream"}), "GET")
+        assert b"200 OK" in await line._reader.readuntil(b"\r\n\r\n")
         call = await one.connect()
         await call.say(write_request("POST", "/mcp", *legacy_message("tools/call", key, session, name="wait")))
+        await running.wait()
         await asyncio.to_thread(keys, store, "revoke", "ci")
-        assert b"200 OK" in await read_to_end(line)
+        await read_to_end(line)
         assert b"never" not in await read_to_end(call)
         for site in (one, two):
             assert (await site.call("whoami", key)).status == 401

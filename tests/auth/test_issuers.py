@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pytest
 
 from pegboard import Auth, Board, Context, Introspection, Issuer
 from pegboard.errors import SetupError
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint
 from tests.auth.issuing import PUBLIC_URL, RESOURCE, SigningKeys, TestIssuer, issuing, prove
-from tests.auth.serving import Site, modern_call, serving
+from tests.auth.serving import Site, modern_call, serving, write_request
 
 
 def board_of(*issuers: Issuer, **options: Any) -> Board:
@@ -189,3 +191,38 @@ async def test_a_bound_token_without_a_proof_and_a_proof_without_a_bound_token_a
         free = issuer.sign()
         assert await who(site, free, "DPoP", DPoP=prove(free)) == 401
         assert await who(site, issuer.sign(cnf={"x5t#S256": "abc"})) == 401
+
+
+async def test_a_proof_is_checked_once_although_the_body_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    screened = asyncio.Event()
+    grant = AuthenticatedEndpoint._grant
+
+    def note(self: AuthenticatedEndpoint, *granted: Any) -> None:
+        grant(self, *granted)
+        screened.set()
+
+    monkeypatch.setattr(AuthenticatedEndpoint, "_grant", note)
+    async with issuing() as issuer, serving(board_of(Issuer(issuer.url))) as site:
+        token = bound_token(issuer)
+        body, fields = modern_call("whoami")
+        raw = write_request("POST", "/mcp", body, {**fields, "Authorization": f"DPoP {token}", "DPoP": prove(token)})
+        line = await site.connect()
+        line._writer.write(raw[:-10])
+        await screened.wait()
+        reply = await line.ask(raw[-10:])
+        assert (reply.status, reply.json["result"]["content"][0]["text"][:3]) == (200, "ann")
+        assert (await line.ask(raw)).status == 401
+        line.hang_up()
+
+
+async def test_a_mounted_board_checks_a_proof_once() -> None:
+    async with issuing() as issuer:
+        mounted = board_of(Issuer(issuer.url)).asgi()
+        token = bound_token(issuer)
+        body, fields = modern_call("whoami")
+        headers = {**fields, "Authorization": f"DPoP {token}", "DPoP": prove(token), "Content-Type": "application/json"}
+        headers["Accept"] = "application/json, text/event-stream"
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=mounted), base_url="http://127.0.0.1") as client:
+            replies = [(await client.post("/mcp", content=body, headers=headers)).status_code for _ in range(2)]
+        assert replies == [200, 401]
+        await mounted.close()

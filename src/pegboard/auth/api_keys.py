@@ -25,7 +25,8 @@ PREFIX: Final = "key:"
 CHECK_SECONDS: Final = 2.0
 """How long after its revocation a key may still be accepted."""
 
-_RECORD: Final = "auth api-keys"
+RECORD: Final = "auth api-keys"
+"""The record that holds the keys."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _MAX_KEYS: Final = 10_000
 
@@ -122,13 +123,13 @@ class ApiKeys:
         return (await self._load())[0]
 
     async def _load(self) -> tuple[list[ApiKey], int]:
-        found = await self._records.get(_RECORD)
+        found = await self._records.get(RECORD)
         return ([], 0) if found is None else (_decode(found.value), found.version)
 
     async def _change(self, change: Callable[[list[ApiKey]], list[ApiKey]]) -> None:
         while True:
             keys, version = await self._load()
-            if await self._records.put(_RECORD, _encode(change(keys)), if_version=version) is not None:
+            if await self._records.put(RECORD, _encode(change(keys)), if_version=version) is not None:
                 return
 
     # -- verifying ---------------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ class Auth:
         self._connections: list[IssuerConnection] = []
         self._key_sets: list[IssuerKeys] = []
         self._started = False
+        self._surroundings: tuple[KeyRecords | None, Connect] | None = None
+        self._changed: list[Callable[[], None]] = []
         self._check()
 
     def _check(self) -> None:
@@ -100,6 +102,7 @@ class Auth:
         if self._started:
             return
         self._started = True
+        self._surroundings = records, connect
         proofs = ProofVerifier(self._clock)
         verifiers: list[tuple[str, TokenVerifier]] = []
         if self.keys and records is not None:
@@ -136,6 +139,22 @@ class Auth:
             await keys.close()
         for connection in connections:
             await connection.close()
+
+    async def change(self, other: Auth) -> None:
+        """Accept what `other` accepts, from now on; what was verified before is verified again."""
+        if self._started and self._surroundings is not None:
+            await other.start(*self._surroundings)
+        before = Auth.__new__(Auth)
+        before.__dict__.update(self.__dict__)
+        self.__dict__.update({**other.__dict__, "_revoked": self._revoked, "_changed": self._changed})
+        other._revoked = self._revoked
+        for callback in self._changed:
+            callback()
+        await before.stop()
+
+    def on_changed(self, callback: Callable[[], None]) -> None:
+        """Call back when other credentials are accepted."""
+        self._changed.append(callback)
 
     def on_revoked(self, callback: Callable[[str], None]) -> None:
         """Call back with the id of each principal whose credentials were revoked."""

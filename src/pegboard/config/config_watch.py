@@ -50,6 +50,7 @@ _GATEWAY_FIELDS: Final = (
     "middleware",
     "endpoints",
     "principals",
+    "auth",
     "rules",
 )
 

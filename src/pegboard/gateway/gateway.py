@@ -21,6 +21,7 @@ from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.mistakes import redact
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
@@ -105,6 +106,7 @@ class Gateway(Hosted):
         self._redaction = LogRedaction()
         self._redaction.learn(self.config.secrets)
         self.limits = limits or Limits()
+        self._own_auth = auth is not None
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._logins = logins or Logins(token_storage())
         self._watches = watch
@@ -309,7 +311,9 @@ class Gateway(Hosted):
         changes = compare(self.config, config)
         # What can fail comes first: an edit is applied completely or not at all.
         pins, made = read_pins(config), ConfiguredMiddleware(config)
+        auth = None if config.auth is None or config.auth == self.config.auth else config.auth.make()
         self._detach()
+        before = self.config.auth
         self.config, self._pins, self._made = config, pins, made
         ended = self._apply_config(config, frozenset(changes.changed))
         self._attach()
@@ -317,7 +321,17 @@ class Gateway(Hosted):
             for downstream in self._downstreams.values():
                 downstream.start()
         self._rearrange()
+        await self._change_auth(before, auth)
         await _stop_all(ended)
+
+    async def _change_auth(self, before: InboundAuthConfig | None, auth: Auth | None) -> None:
+        """Accept other credentials; whether any are needed is decided when the gateway starts."""
+        if self._own_auth or before == self.config.auth:
+            return
+        if auth is None or self.auth is None:
+            _log.warning("%s: restart the gateway to turn authentication on or off", self.config.path)
+        else:
+            await self.auth.change(auth)
 
     async def restart_server(self, toolbox: str, server: str) -> None:
         """Stop a server and connect to it again; its running calls fail."""

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from pegboard.auth.api_keys import RECORD
 from pegboard.errors import SetupError
 from pegboard.security.ownership import check_private_folder
 from pegboard.stores.sqlite.database_file import remove_unused
@@ -50,7 +51,8 @@ def make_private(folder: Path) -> Path:
 def store_path(config: str) -> Path:
     """The SQLite file of the gateway with this configuration file; another file is another gateway.
 
-    The files of gateways that have not run for a long time are removed: their sessions have ended.
+    The files of gateways that have not run for a long time are removed, since their sessions have ended; those with API
+    keys are kept.
     """
     path = Path(config).resolve()
     mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -65,7 +67,12 @@ def _remove_unused(folder: Path, kept: Path) -> None:
     oldest = time.time() - UNUSED_DAYS * 24 * 3600
     with suppress(OSError):
         for file in sorted(folder.iterdir()):
-            if file != kept and _STORE_NAME.fullmatch(file.name) and _used_at(file) < oldest and remove_unused(file):
+            if (
+                file != kept
+                and _STORE_NAME.fullmatch(file.name)
+                and _used_at(file) < oldest
+                and remove_unused(file, RECORD)
+            ):
                 _log.info("%s: removed, its gateway has not run for %d days", file, UNUSED_DAYS)
 
 

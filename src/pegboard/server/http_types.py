@@ -26,7 +26,7 @@ class Head(Struct, gc=False):
     `peer` and `server` are the addresses of the connection; empty for a unix socket. `prefix` is the part before the
     path in the client's URL, if a framework or proxy has removed it. The same head object may be passed again for the
     same bytes, so only data derived from it alone may be stored on it. `verdict` is the endpoint's field for that, `access`
-    and `credentials` are those of the authentication. `mount` is the part of `prefix` that a framework has removed, `via`
+    and `credentials` are those of the authentication, `screened` says that it has just admitted the request. `mount` is the part of `prefix` that a framework has removed, `via`
     the address of the trusted proxy that forwarded the request.
     """
 
@@ -44,6 +44,7 @@ class Head(Struct, gc=False):
     via: str = ""
     access: Access = NO_ACCESS
     credentials: Credentials | None = None
+    screened: bool = False
 
     @property
     def origin(self) -> str:

@@ -93,8 +93,18 @@ class AuthenticatedEndpoint:
         self._open: set[OpenResponse] = set()
         self._checks: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.AbstractEventLoop | None = None
-        self._hidden = (b"authorization", b"dpop", *(() if auth.proxy is None else (auth.proxy.field,)))
+        self._hidden: tuple[bytes, ...] = ()
+        self._forget_all()
+        auth.on_changed(self._forget_all)
         auth.on_revoked(inner.end_sessions)
+
+    def _forget_all(self) -> None:
+        """Other credentials are accepted from now on: verify all again."""
+        proxy = self._auth.proxy
+        self._hidden = (b"authorization", b"dpop", *(() if proxy is None else (proxy.field,)))
+        for access in self._known.values():
+            access.until = 0.0
+        self._known.clear()
 
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""
@@ -111,12 +121,17 @@ class AuthenticatedEndpoint:
             check.cancel()
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
-        if head.access.until <= _monotonic():
+        if head.access.until <= _monotonic() and not self._is_screened(head):
             refused = self.admit(head)
             if refused is not None:
                 return refused if isinstance(refused, Answer) else self._accept_later(refused, head, body, sink)
+        head.screened = False
         served = self._accept(head, body, sink)
         return served if isinstance(served, Answer) else self._watch(head, served, sink)
+
+    def _is_screened(self, head: Head) -> bool:
+        """Whether the request was admitted before its body was read, with a proof that is valid once."""
+        return head.screened and head.access is not NO_ACCESS
 
     async def _accept_later(
         self, admitting: Coroutine[Any, Any, Answer | None], head: Head, body: bytes, sink: Sink
@@ -124,6 +139,7 @@ class AuthenticatedEndpoint:
         refused = await admitting
         if refused is not None:
             return refused
+        head.screened = False
         served = self._accept(head, body, sink)
         if not isinstance(served, Answer):
             served = self._watch(head, served, sink)
@@ -141,7 +157,7 @@ class AuthenticatedEndpoint:
         path = self._inner.resource(head.path)
         if path is None or head.method == b"OPTIONS":
             return self._describe(head) if head.path.startswith(_WELL_KNOWN) else None
-        head.access, head.verdict = NO_ACCESS, None
+        head.access, head.verdict, head.screened = NO_ACCESS, None, False
         metadata = self._metadata_url(head, path)
         try:
             credentials = self._read(head, path)
@@ -174,6 +190,7 @@ class AuthenticatedEndpoint:
     def _grant(self, head: Head, access: Access, credentials: Credentials) -> None:
         head.access = access
         head.credentials = credentials
+        head.screened = True
         # "MCP servers MUST NOT accept or transit any other tokens": no tool and no server behind us sees it.
         for name in self._hidden:
             head.headers.pop(name, None)
@@ -203,11 +220,12 @@ class AuthenticatedEndpoint:
 
     def _find(self, credentials: Credentials, metadata: str) -> Access | asyncio.Future[Access]:
         """The access that credentials give: remembered, verified now, or being verified."""
-        if credentials.proof is not None or credentials.scheme == "DPoP":
+        if credentials.scheme == "DPoP" and not credentials.proven:
             # A proof is for one request, so there is nothing to remember.
             key = b""
         else:
-            key = hashlib.sha256(f"{credentials.scheme} {credentials.resource} {credentials.token}".encode()).digest()
+            kind = f"proven {credentials.scheme}" if credentials.proven else credentials.scheme
+            key = hashlib.sha256(f"{kind} {credentials.resource} {credentials.token}".encode()).digest()
             known = self._known.get(key)
             if known is not None and known.until > _monotonic():
                 return known

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from pegboard.errors import SetupError
 from pegboard.security.ownership import create_own_database
+from pegboard.stores.identifiers import digest
 
 Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: `normal` a crash of every process, `full` also a power failure."""
@@ -91,12 +92,19 @@ def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     return connection
 
 
-def remove_unused(path: Path) -> bool:
-    """Remove the file if it is a store that no process has open; it must not be in use in this process."""
+def remove_unused(path: Path, kept: str) -> bool:
+    """Remove the file if it is a store that no process has open and that has no content in the record `kept`.
+
+    It must not be in use in this process.
+    """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
         try:
             if _pragma(connection, "application_id") != _APPLICATION:
+                return False
+            if connection.execute(
+                "SELECT 1 FROM records WHERE key = ? AND length(value) > 1", (digest(kept),)
+            ).fetchone():
                 return False
             # Only the last connection can leave WAL mode; SQLite then removes the files beside it, too.
             if connection.execute("PRAGMA journal_mode = delete").fetchone()[0] != "delete":
