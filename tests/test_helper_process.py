@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -39,9 +40,12 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Health).serve_forever()
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        return int(reserved.getsockname()[1])
+    """A free port below those that the system gives to connections, so that nothing takes it meanwhile."""
+    for number in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as candidate, suppress(OSError):
+            candidate.bind(("127.0.0.1", number))
+            return number
+    raise AssertionError("no port is free")
 
 
 def helper(folder: Path, port: int, **options: Any) -> HelperProcess:
