@@ -157,9 +157,15 @@ def test_events_have_ids_of_their_stream_and_are_replayed_behind_the_one_that_is
     with session.stream(
         "GET", "/mcp", headers={"accept": "text/event-stream", "last-event-id": "deadbeef-2"}
     ) as nothing:
-        # Nothing is replayed for an id that nobody gave: neither all there is nor anything else.
+        # The stream stays open for what is to come, and no call of the session is replayed on it.
         assert nothing.status_code == 200
-        assert not [line for line in "".join(nothing.iter_text()).splitlines() if line.startswith("data: {")]
+        session.post("/mcp", json=calling("grow", name=next(names)))
+        heard = []
+        for line in nothing.iter_lines():
+            heard += [line] if "jsonrpc" in line else []
+            if "notifications/tools/list_changed" in line:
+                break
+        assert not [line for line in heard if '"result"' in line or "notifications/progress" in line]
 
 
 def test_each_message_goes_to_one_stream_of_a_session(session: httpx.Client) -> None:
