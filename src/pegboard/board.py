@@ -371,7 +371,7 @@ class Board(GroupedRegistry, Hosted):
         for called in self._called():
             yield called, view.of(called)
 
-    def scopes_of(self, kind: str, name: str) -> frozenset[str]:
+    def _scopes_of(self, kind: str, name: str) -> frozenset[str]:
         """The scopes that a tool, a prompt, a resource or a template requires of its callers."""
         catalogs: Mapping[str, Callable[[str], Tool | Prompt | Resource | None]] = {
             "tool": self.tools.get,
@@ -382,7 +382,7 @@ class Board(GroupedRegistry, Hosted):
         called = found.item if isinstance(found, Prompt | Resource) else found
         return frozenset() if called is None else frozenset(called.scopes)
 
-    def unmatched_rules(self, items: Iterable[Item]) -> list[str]:
+    def _unmatched_rules(self, items: Iterable[Item]) -> list[str]:
         """The patterns of the rules that match none of these items for any caller."""
         return self._access.rules.unmatched(items)
 

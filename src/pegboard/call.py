@@ -486,9 +486,12 @@ class SubscriberChanges(Protocol):
 
 
 class Subscribed(Struct, frozen=True):
-    """The call stays open: its exchange sends the board's changes to the caller, or those that are `visible` to it.
+    """The call stays open: its exchange sends the board's changes to the caller.
 
-    `owner` is the id of the principal that the subscription counts for.
+    changes: the changes of the board.
+    filter: the changes that the caller asked for.
+    visible: those that it may be notified of; None for all.
+    owner: the id of the principal that the subscription counts for.
     """
 
     changes: ChangeSource

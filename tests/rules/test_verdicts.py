@@ -240,6 +240,14 @@ def test_another_spelling_of_a_uri_is_not_allowed_and_does_not_avoid_a_rule() ->
     assert effect(rules, GUEST, resource("file:///public/../other")) == "deny"
 
 
+def test_a_uri_that_is_too_long_to_be_compared_is_denied() -> None:
+    rules = gateway_rules({"who": "*", "hide": ["*/*/*secret*"], "allow": ["*"]})
+    assert effect(rules, GUEST, resource("x://" + "a" * 8_000)) == "allow"
+    verdict = rules.verdict(GUEST, resource("x://" + "a" * 10_000))
+    assert verdict == Verdict("deny", "its name is too long to be compared with patterns", (), listed=False)
+    assert effect(Rules(), GUEST, resource("x://" + "a" * 10_000)) == "allow"
+
+
 def test_a_pattern_may_be_written_as_the_uri_is() -> None:
     rules = gateway_rules(
         {"who": "*", "allow": ["*/*/notes://Inbox/a%20b", "*/*/x:[ab]*"], "hide": ["*/*/notes://OUT/*"]}

@@ -37,6 +37,8 @@ VIEWS_KEPT: Final = 512
 """How many different sets of rights are remembered; a caller with another one costs a little more."""
 _PRINCIPALS_KEPT: Final = 4096
 _ITEMS_KEPT: Final = 16_384
+# A caller may send a URI of megabytes, which each pattern would have to be compared with.
+_MAX_NAME: Final = 8_192
 
 _OWN_SCOPES: Final = "the scopes that it requires"
 
@@ -64,6 +66,7 @@ _ALLOWED_META_TOOL: Final = Verdict(
     "allow", "no rule matches; a meta-tool shows and calls only what the caller may use"
 )
 _DENIED: Final = Verdict("deny", "no rule matches", listed=False)
+_TOO_LONG: Final = Verdict("deny", "its name is too long to be compared with patterns", listed=False)
 
 
 class _Clause(Struct, frozen=True):
@@ -218,6 +221,8 @@ class View:
 
     def verdict(self, item: Item) -> Verdict:
         """What these callers may do with an item: the first rule that matches decides."""
+        if len(item.name) > _MAX_NAME and self._rules._rules:
+            return _TOO_LONG
         canonical = canonical_uri(item.name)
         candidates = self._candidates(item, canonical)
         decided = self._decide(item, (one for one in candidates if one.matches(item, canonical)), self._holding)

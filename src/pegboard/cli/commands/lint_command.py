@@ -127,7 +127,7 @@ async def _check(target: str, principal: Principal) -> _Checked:
 def _read(board: Board, principal: Principal) -> _Checked:
     judged = list(board.verdicts(principal))
     items = [(called.item or "tool", _path(called), verdict) for called, verdict in judged]
-    return _Checked(items, board.unmatched_rules(item_of(called) for called, _ in judged), [], [])
+    return _Checked(items, board._unmatched_rules(item_of(called) for called, _ in judged), [], [])
 
 
 def _path(called: CalledTool) -> str:

@@ -264,7 +264,7 @@ class Downstream:
 
     def scopes_of(self, kind: str, name: str) -> frozenset[str]:
         """The scopes that an item of a board in this process requires; those of other servers are not known."""
-        return self._board.scopes_of(kind, name) if isinstance(self._board, Board | LocalBoard) else frozenset()
+        return self._board._scopes_of(kind, name) if isinstance(self._board, Board | LocalBoard) else frozenset()
 
     def _key(self, caller: Caller) -> Hashable:
         """The key of the callers that share a link; without sessions, those of one principal."""

@@ -27,8 +27,8 @@ class LocalBoard:
     def info(self) -> Mapping[str, Json]:
         return {} if self._board is None else self._board.info
 
-    def scopes_of(self, kind: str, name: str) -> frozenset[str]:
-        return self._board.scopes_of(kind, name) if isinstance(self._board, Board) else frozenset()
+    def _scopes_of(self, kind: str, name: str) -> frozenset[str]:
+        return self._board._scopes_of(kind, name) if isinstance(self._board, Board) else frozenset()
 
     async def start(self) -> None:
         """Load and start the board; in a thread, since importing the file may take long."""
