@@ -118,7 +118,10 @@ from pegboard.middleware import (
     Done,
     ErrorMessage,
     ErrorMessages,
+    Estimate,
+    EstimateTally,
     Handler,
+    HelperProcess,
     History,
     InputRequired,
     KeptResults,
@@ -130,8 +133,11 @@ from pegboard.middleware import (
     RateStore,
     RedisRates,
     Reply,
+    ResponseModes,
     Retry,
     Subscribed,
+    Suggestion,
+    Suggestions,
     TaskStarted,
     Timeout,
     Timing,
@@ -312,6 +318,10 @@ board.use(
 board.use(RateLimit(10, "minute", by="tool", store=rates[0]), ConcurrencyLimit(2, wait=1), Timeout(5), tag="shop")
 board.use(RateLimit(10, store=RedisRates("redis://localhost")), group="orders")
 board.use(TokenBudget(Budget(100, "truncate"), kept=kept, counter=estimate_tokens), Cache(60), Retry(2), tool="search")
+fitting = TokenBudget(modes=ResponseModes(summary=500), estimate={"search": Estimate(50, {"rows": 20})})
+tallies: Mapping[str, EstimateTally] = fitting.stats()
+board.use(fitting, Suggestions({"search": Suggestion(("Few were found.",), "order")}))
+board.use(HelperProcess(["search-engine"], health="tcp://127.0.0.1:9200", wait=1), tool="search")
 board.use(Audit(Path("audit.jsonl"), arguments="full"), category="orders", order=1)
 
 
