@@ -32,6 +32,12 @@ CONSTANTS = (
     ("Connections that wait to be accepted", "server/http/listener.py", "BACKLOG"),
     ("Interval of keep-alive comments on an event stream", "server/exchange/calls_in_flight.py", "_KEEP_ALIVE_SECONDS"),
     ("Time for `start` and `stop` of a middleware", "hooks/lifecycle.py", "HOOK_SECONDS"),
+    ("Sets of rights whose verdicts are remembered", "rules/verdicts.py", "VIEWS_KEPT"),
+    (
+        "Lists of one kind that are kept for callers with different rights",
+        "catalog/shown_lists.py",
+        "_LISTS_KEPT",
+    ),
     ("Length of the URI of a resource", "catalog/uri_template_index.py", "URI_LENGTH"),
     ("Size of a file with instructions", "catalog/instructions_template.py", "MAX_FILE_BYTES"),
     ("Tools that instructions list", "catalog/instructions_template.py", "MAX_TOOLS"),
