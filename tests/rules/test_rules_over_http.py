@@ -453,3 +453,16 @@ async def test_what_is_hidden_waits_for_starting_servers_as_an_unknown_name_does
         assert [one.done() for one in asked] == [False] * 4
         slow.may_start.set()
         assert [(await one).status for one in asked] == [400] * 4
+
+
+async def test_instructions_name_only_the_tools_that_the_caller_sees() -> None:
+    board = notes_board()
+    board.set_instructions("Tools:\n{{tools}}{{if delete}}\nDelete with care.{{end}}")
+    async with serving(board) as site:
+        seen = {}
+        for token in ("ada", "key"):
+            about = await ask(site, "server/discover", token)
+            seen[token] = about.json["result"]["instructions"]
+        assert "delete" in seen["ada"]
+        assert "read" in seen["key"]
+        assert "elete" not in seen["key"]
