@@ -44,7 +44,7 @@ class Play:
     seen: dict[str, Seen] = field(default_factory=dict)
     tools: tuple[ListedTool, ...] = ()
     _pending: tuple[Case, CallTool] | None = None
-    _length: int = 0
+    _before: tuple[Part, ...] = ()
     _calls: int = 0
 
     @property
@@ -60,7 +60,7 @@ class Play:
             self.tools = conversation.tools
         if self._pending is not None:
             case, call = self._pending
-            if (fresh := _after(conversation.messages, call.id, self._length)) is None:
+            if (fresh := _after(conversation.messages, call.id, self._before)) is None:
                 return call if self.is_about_us(conversation) else Say("ok")
             self.seen[case.name] = _as_seen(fresh)
             self._pending = None
@@ -84,7 +84,7 @@ class Play:
                 self.seen[case.name] = Seen(obstacle="the tool is not among the tools of the model")
                 continue
             self._pending = (case, call)
-            self._length = len(conversation.messages)
+            self._before = _shown(conversation.messages)
             return call
         return Say(DONE)
 
@@ -107,15 +107,30 @@ def _find(tools: Sequence[ListedTool], name: str) -> ListedTool | None:
     return next((tool for tool in tools if tool.name.endswith(name)), None)
 
 
-def _after(messages: Sequence[Message], call: str, length: int) -> list[Message] | None:
-    """The messages after a call: by its id, or, where an agent writes calls as text, those that are new."""
+def _after(messages: Sequence[Message], call: str, before: Sequence[Part]) -> list[Message] | None:
+    """The messages after a call: by its id, or, where an agent writes calls as text, what is new."""
     for place, message in enumerate(messages):
         if message.role == "result" and message.call == call:
             return [one for one in messages[place:] if one.role in ("result", "user")]
     if any(message.role == "call" for message in messages):
         return None
-    fresh = [message for message in messages[length:] if message.role in ("result", "user")]
-    return fresh or None
+    fresh = _new_parts(before, _shown(messages))
+    return [Message("user", fresh)] if fresh else None
+
+
+def _shown(messages: Sequence[Message]) -> tuple[Part, ...]:
+    return tuple(part for message in messages if message.role in ("result", "user") for part in message.parts)
+
+
+def _new_parts(before: Sequence[Part], now: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts that were added; smolagents appends to the last one."""
+    same = 0
+    while same < min(len(before), len(now)) and before[same] == now[same]:
+        same += 1
+    fresh = list(now[same:])
+    if fresh and same < len(before) and fresh[0].text.startswith(before[same].text):
+        fresh[0] = Part(fresh[0].kind, fresh[0].text[len(before[same].text) :].lstrip("\n"))
+    return tuple(fresh)
 
 
 def _as_seen(messages: Sequence[Message]) -> Seen:

@@ -23,7 +23,7 @@ from agent_bench.roster import Agent
 from agent_bench.setups import Setup
 
 PROMPT = "Use the tools of the bench."
-RUN_WITHIN = 150.0
+RUN_WITHIN = 300.0
 # An agent that ends with a case is started again for the others.
 STARTS = 10
 

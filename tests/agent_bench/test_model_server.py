@@ -164,3 +164,15 @@ def test_a_repeated_request_gets_the_same_call(model: ScriptedServer) -> None:
 
 def test_names_of_cases_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_a_result_is_found_where_an_agent_writes_its_history_as_text(model: ScriptedServer, play: Play) -> None:
+    def ask(*texts: str) -> Any:
+        messages = [{"role": "user", "content": text} for text in texts]
+        body = {"tools": [{"type": "function", "function": {"name": "add"}}], "messages": messages}
+        return json.loads(post(f"{model.url}/v1/chat/completions", body))["choices"][0]["message"]
+
+    assert ask("go")["tool_calls"]
+    assert ask("go")["tool_calls"], "nothing is new, so it is the same call"
+    assert ask("go\nObservation: 5")["content"] == DONE
+    assert play.seen["add"].text == "Observation: 5"

@@ -15,4 +15,4 @@ server = (
 )
 model = OpenAIServerModel("scripted", api_base=f"{job['model']}/v1", api_key="no-key")
 with MCPClient(server, structured_output=False) as tools:
-    ToolCallingAgent(tools=tools, model=model, max_steps=100).run(job["prompt"])
+    ToolCallingAgent(tools=tools, model=model, max_steps=32).run(job["prompt"])
