@@ -73,6 +73,7 @@ def _introduction(results: Results, today: dt.date, isolated: bool) -> Iterator[
     errors, _ = count_shown(results, "tool_error", "error text")
     protocol_errors, _ = count_shown(results, "protocol_error", "error text")
     fixed, _ = count_shown(results, "fixed", "result")
+    fixed_directly, _ = count_shown(results, "fixed", "result", SETUPS[:4])
     added, _ = count_shown(results, "added", "result", SETUPS[:2])
     blocked = (
         "They ran in a network namespace with nothing but loopback, so no request left the machine."
@@ -85,12 +86,13 @@ An agent decides which parts of a tool's result its model sees. This page shows 
 {today}: it runs each of them with a scripted model, which records what it is sent, against the same tools, over stdio and HTTP, from a board and through a
 gateway in `all` and `proxy` mode ([agent_bench/](../agent_bench/README.md)). {blocked} Nothing here was edited by hand.
 
-In short:
+In short, counting the agents where it holds in at least one of the six setups:
 
 - A repaired argument is visible to the model of **{text} of {total}** agents, and of **{structured} of {total}** if the tool has structured output.
 - The text of an `isError` result reaches the model of **{errors} of {total}**, the text of a JSON-RPC error that of **{protocol_errors} of {total}**. So Pegboard's
   own refusals of a tool call are `isError` results: arguments, limits, budgets, timeouts, servers that are unavailable or need a login.
-- A model that follows the message of a refused call literally succeeds with its second call in **{fixed} of {total}**.
+- A model that follows the message of a refused call literally succeeds with its second call in **{fixed} of {total}**, in {fixed_directly} of
+  them also outside of `proxy` mode.
 - Agents with a schema validator of their own reject a malformed call themselves, in their own words; Pegboard never sees it. In `proxy` mode the arguments of
   the tool are an open object, so Pegboard repairs or rejects them.
 - **{added} of {total}** offer the model a tool that was added while they ran.

@@ -97,3 +97,14 @@ def test_an_agent_gets_no_variable_of_this_machine(monkeypatch: pytest.MonkeyPat
     variables = private_variables(Path("/home/of/agent"), "http://127.0.0.1:1")
     assert "OPENAI_API_KEY" not in variables
     assert variables["HOME"] == "/home/of/agent"
+
+
+def test_the_figures_of_the_readme_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    measured = re.search(r"visible to the model of \*\*(\d+) of (\d+)\*\* agents, and of \*\*(\d+) of", page)
+    claimed = re.search(
+        r"Of (\d+) agents and frameworks, \[(\d+) show it[^,]*, (\d+) if", (ROOT / "README.md").read_text()
+    )
+    assert measured is not None
+    assert claimed is not None
+    assert claimed.group(2, 1, 3) == measured.group(1, 2, 3)
