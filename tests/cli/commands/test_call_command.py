@@ -192,6 +192,11 @@ async def climb(ctx: Context) -> str:
 
 
 @board.tool
+def divide(a: int, b: int) -> float:
+    return a / b
+
+
+@board.tool
 def pictures(count: int) -> list[Image]:
     return [Image(b"png", "image/png")] * count
 """
@@ -243,6 +248,12 @@ def test_a_person_at_a_terminal_answers_the_questions_of_a_tool(asking: Path) ->
     )
     assert "Where to?" in shown
     assert "Trip(city='Oslo', days=4, seat='aisle', vegan=True)" in shown
+
+
+def test_an_unexpected_failure_says_how_to_see_its_reason(asking: Path) -> None:
+    code, said, told = run("call", asking, "divide", "a=1", "b=0")
+    assert (code, "failed, error id" in said) == (1, True)
+    assert "served with --debug shows it here" in told
 
 
 def test_the_end_of_input_declines(asking: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import mimetypes
+import re
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -22,6 +24,8 @@ from pegboard.protocol.content import is_note
 from pegboard.protocol.json_values import as_object
 from pegboard.tools.naming import suggest
 from pegboard.tools.tool_result import PARSE_WARNINGS
+
+_FAILED: Final = re.compile(r".{1,200} failed, error id [0-9a-f]{8}")
 
 
 def main(argv: list[str]) -> int:
@@ -72,6 +76,8 @@ async def _call(pointed: TargetArgument) -> int:
         note("save content that is not text with --output FILE")
     for repair in result.meta.get(PARSE_WARNINGS, []):
         note(f"repaired  {repair['message']}")
+    if result.is_error and _FAILED.fullmatch(result.text):
+        note("the log of the server has the reason; a board that is served with --debug shows it here")
     note(f"{elapsed:.1f} ms")
     return TOOL_ERROR if result.is_error else OK
 
