@@ -30,6 +30,15 @@ You cannot set these; the constants are in `src/pegboard/`.
 """
 CONSTANTS = (
     ("Connections that wait to be accepted", "server/http/listener.py", "BACKLOG"),
+    ("Length of a token of a caller", "auth/request_credentials.py", "TOKEN_BYTES"),
+    ("Tokens whose verification is remembered", "server/http/authenticated_endpoint.py", "_REMEMBERED"),
+    ("Keys in the key set of an issuer", "auth/issuer_keys.py", "MAX_KEYS"),
+    ("Pause between requests for the keys of an issuer, for an unknown key", "auth/issuer_keys.py", "ROTATION_SECONDS"),
+    ("The same after a failure", "auth/issuer_keys.py", "RETRY_SECONDS"),
+    ("Introspection requests at once", "auth/introspection_verifier.py", "AT_ONCE"),
+    ("Introspection requests that wait", "auth/introspection_verifier.py", "WAITING"),
+    ("Age of a DPoP proof", "auth/dpop.py", "PROOF_SECONDS"),
+    ("Interval at which API keys are read from the store", "auth/api_keys.py", "CHECK_SECONDS"),
     ("Interval of keep-alive comments on an event stream", "server/exchange/calls_in_flight.py", "_KEEP_ALIVE_SECONDS"),
     ("Time for `start` and `stop` of a middleware", "hooks/lifecycle.py", "HOOK_SECONDS"),
     ("Sets of rights whose verdicts are remembered", "rules/verdicts.py", "VIEWS_KEPT"),

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
 
 from pegboard import Auth, Board, Context
 from pegboard.cli.commands import keys_command
@@ -82,6 +83,20 @@ async def test_two_servers_know_a_key_and_its_revocation_ends_streams_calls_and_
         assert b"never" not in await read_to_end(call)
         for site in (one, two):
             assert (await site.call("whoami", key)).status == 401
+
+
+async def test_a_websocket_of_a_revoked_key_is_closed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.auth.api_keys.CHECK_SECONDS", 0.1)
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    key = await add(store, capsys, "ci")
+    async with serving(board_with_keys(), store=store) as site:
+        url = f"ws://127.0.0.1:{site.port}/ws"
+        async with connect(url, additional_headers=bearer(key), proxy=None) as socket:
+            await asyncio.to_thread(keys, store, "revoke", "ci")
+            await socket.wait_closed()
+            assert socket.close_code == 3000
 
 
 async def test_an_expired_key_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

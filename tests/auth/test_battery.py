@@ -340,9 +340,11 @@ async def test_each_endpoint_has_metadata_of_its_own(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])
-async def test_probes_need_no_credentials(path: str) -> None:
-    async with issuing() as issuer, serving(whoami_board(issuer)) as site:
-        assert (await site.ask("GET", path)).status == 200
+async def test_probes_need_no_credentials_and_show_no_servers(path: str, tmp_path: Any) -> None:
+    async with issuing() as issuer, serving(gateway_of(issuer, tmp_path, audience=[RESOURCE])) as site:
+        reply = await site.ask("GET", path)
+        assert "shop" not in reply.body.decode()
+        assert reply.json["status"] in ("ok", "ready")
 
 
 @pytest.mark.parametrize(

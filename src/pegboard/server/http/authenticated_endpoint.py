@@ -57,6 +57,9 @@ class ProtectedEndpoint(Protocol):
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""
 
+    def require_authentication(self) -> None:
+        """Show nothing at the paths that need no credentials."""
+
     def end_sessions(self, principal: str) -> None:
         """End the sessions of a principal whose credentials were revoked."""
 
@@ -85,6 +88,7 @@ class AuthenticatedEndpoint:
     def __init__(self, inner: ProtectedEndpoint, auth: Auth, guard: Guard, name: str) -> None:
         self._inner = inner
         self._accept = inner.accept
+        inner.require_authentication()
         self._auth = auth
         self._guard = guard
         self._name = name
@@ -109,6 +113,9 @@ class AuthenticatedEndpoint:
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""
         return self._inner.resource(path)
+
+    def require_authentication(self) -> None:
+        """Done already."""
 
     def end_sessions(self, principal: str) -> None:
         """End the sessions of a principal whose credentials were revoked."""

@@ -59,6 +59,10 @@ class EndpointRouter:
         name = path[len(self._start) :].partition(b"/")[0].decode("ascii", "replace")
         return f"{self._begin}{name}/mcp"
 
+    def require_authentication(self) -> None:
+        """Requests are authenticated in front of the endpoints."""
+        self._main.require_authentication()
+
     def end_sessions(self, principal: str) -> None:
         """End the sessions of a principal whose credentials were revoked, at all of them."""
         for endpoint in (self._main, *(endpoint for _, endpoint in self._made.values())):

@@ -77,6 +77,7 @@ class HttpEndpoint:
         routes: Mapping[str, Route] | None = None,
         on_session_end: Callable[[Caller], object] | None = None,
     ) -> None:
+        self._authenticates = False
         self._readiness = Readiness(shared, parts)
         self._metrics = metrics
         self._version = info.get("version")
@@ -189,8 +190,10 @@ class HttpEndpoint:
             return method_not_allowed(b"GET")
         if self.draining:
             return Answer(503, b'{"status":"draining"}', headers=FRESH)
-        # Probes need no allowed host; only allowed clients may learn which servers there are.
-        return self._readiness.check(detailed=not isinstance(self._guard.check(head), Answer))
+        # Probes need neither an allowed host nor credentials, so they do not learn which servers there are.
+        return self._readiness.check(
+            detailed=not self._authenticates and not isinstance(self._guard.check(head), Answer)
+        )
 
     def _scrape(self, head: Head, body: bytes, sink: Sink) -> Answer:
         allowed = self._guard.check(head)
@@ -306,6 +309,10 @@ class HttpEndpoint:
         return served
 
     # -- authentication --------------------------------------------------------------------------------------------
+
+    def require_authentication(self) -> None:
+        """Requests are authenticated in front of the endpoint: show nothing at the paths that need no credentials."""
+        self._authenticates = True
 
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""
