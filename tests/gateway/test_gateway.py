@@ -627,3 +627,20 @@ def test_the_mistakes_of_a_mapping_are_reported_as_those_of_a_file(config: dict[
 def test_only_a_file_can_be_watched() -> None:
     with pytest.raises(SetupError, match="watch=True needs a configuration file"):
         Gateway({"mcpServers": {"calc": {"board": calculator()}}}, watch=True)
+
+
+async def test_a_tool_that_a_server_adds_between_its_list_and_the_subscription_is_not_missed() -> None:
+    board = Board("calc")
+
+    async def list_and_change(call: Call) -> EncodedResult:
+        listed = board.tools.listing(call.transport)
+        if "late" not in board.tools:
+            board.add(lambda: "late", name="late")
+        return listed
+
+    board.choose_tools(list_and_change)
+    shown = Gateway(configured(server("calc")), boards={"calc": board})
+    async with Client(shown) as client:
+        await client.list_tools()
+        await until(lambda: "dev__calc__late" in shown._main.board.tools)
+        assert (await client.call("dev__calc__late")).text == "late"

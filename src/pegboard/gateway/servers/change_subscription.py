@@ -81,7 +81,10 @@ class ChangeSubscription:
             while True:
                 self._uris_moved.clear()
                 newer = await self._begin(connection, _filter(catalog, self._uris))
-                if current is not None:
+                if current is None and newer is not None and not newer.done():
+                    # A change after the lists were read and before this began was not reported: read them again.
+                    self._changed()
+                elif current is not None:
                     current.cancel()
                     await asyncio.wait([current])
                 current = newer
