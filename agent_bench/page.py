@@ -17,7 +17,10 @@ Results = Mapping[tuple[str, str], Run]
 
 FIRST = SETUPS[0].name
 PROXY = SETUPS[4].name
-CARRIERS = tuple(case for case in CASES if case.name.startswith("carry_"))
+# The note without structured content first: it is the simplest.
+CARRIERS = tuple(
+    sorted((case for case in CASES if case.name.startswith("carry_")), key=lambda case: case.name != "carry_plain")
+)
 SHOWN = tuple(case for case in CASES if not case.name.startswith("carry_"))
 # A cell of the tables keeps the beginning and the end of a long text.
 HEAD, TAIL = 170, 60

@@ -259,7 +259,10 @@ def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], decl
         listed = ", ".join(
             f"{name}.{part}" if part else name for name, parts in lacking.items() for part in parts or ("",)
         )
-        raise MissingCapability(f"{what} needs a client with the capability {listed}", lacking)
+        raise MissingCapability(
+            f"{what} needs a client with the capability {listed}, which this one did not declare; do not call it again",
+            lacking,
+        )
 
 
 def _has_part(name: str, part: str, declared: Json) -> bool:
