@@ -241,6 +241,7 @@ GROUPS = {
 }
 
 
+@pytest.mark.same_on_every_python
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("case", REJECTED, ids=lambda one: one.name)
 async def test_rejected_with_the_exact_challenge(case: Case, group: str) -> None:
@@ -306,6 +307,14 @@ async def test_a_toolbox_rejects_with_a_challenge_of_its_own(case: Case, tmp_pat
         if case.name != "two headers":
             assert f'resource_metadata="{METADATA}/toolboxes/office/mcp"' in reply.headers["www-authenticate"]
         line.hang_up()
+
+
+async def test_a_preflight_does_not_show_which_toolboxes_exist(tmp_path: Any) -> None:
+    async with issuing() as issuer, serving(gateway_of(issuer, tmp_path)) as site:
+        replies = [await site.ask("OPTIONS", f"/toolboxes/{name}/mcp") for name in ("office", "nowhere")]
+        assert [(reply.status, reply.headers["allow"]) for reply in replies] == [
+            (204, "GET, POST, DELETE, OPTIONS")
+        ] * 2
 
 
 async def test_a_token_for_one_toolbox_is_not_accepted_at_another_and_unknown_ones_look_the_same(tmp_path: Any) -> None:

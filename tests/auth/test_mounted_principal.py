@@ -152,6 +152,13 @@ async def test_a_mounted_board_with_auth_describes_itself_where_its_application_
         await mcp.close()
 
 
+async def test_probes_of_a_mounted_board_need_no_principal() -> None:
+    app = Starlette(routes=[Mount("/tools", whoami_board().asgi(principal=from_scope))])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
+        assert (await client.get("/tools/health")).status_code == 200
+        assert (await client.get("/tools/mcp")).status_code == 401
+
+
 async def test_a_function_that_finds_no_principal_leaves_it_to_the_auth_of_the_board() -> None:
     board = whoami_board(auth=fixed_tokens({"t": Principal("bob")}))
     mounted = board.asgi(principal=from_scope)

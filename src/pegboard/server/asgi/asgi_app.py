@@ -23,7 +23,7 @@ from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
 from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
-from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint
+from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
 from pegboard.server.http.responses.error_responses import error_response
 from pegboard.server.http.responses.plain_responses import body_too_large, internal_error
 from pegboard.server.http.responses.response_encoding import encode_headers
@@ -145,7 +145,7 @@ class AsgiApp:
 
     async def _admit(self, endpoint: Endpoint, scope: AsgiScope, head: Head) -> Head | Answer:
         """Authenticate the sender of a request, before its body is read."""
-        if self._identify is not None:
+        if self._identify is not None and not _needs_no_principal(endpoint, head):
             found = await find_principal(self._identify, scope)
             if isinstance(found, Answer):
                 return found
@@ -229,6 +229,11 @@ class AsgiApp:
         from starlette.routing import NoMatchFound  # noqa: PLC0415 - only Starlette asks, and then it is there
 
         raise NoMatchFound(name, path_params)
+
+
+def _needs_no_principal(endpoint: Endpoint, head: Head) -> bool:
+    """Whether a path is public, such as that of a health probe."""
+    return isinstance(endpoint, ProtectedEndpoint) and endpoint.resource(head.path) is None
 
 
 def _both(path: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +49,7 @@ _UNAUTHORIZED: Final = 3000
 _monotonic = time.monotonic
 
 
+@runtime_checkable
 class ProtectedEndpoint(Protocol):
     """The endpoint behind the authentication."""
 
@@ -162,8 +163,11 @@ class AuthenticatedEndpoint:
         if isinstance(allowed, Answer):
             return allowed
         path = self._inner.resource(head.path)
-        if path is None or head.method == b"OPTIONS":
+        if path is None:
             return self._describe(head) if head.path.startswith(_WELL_KNOWN) else None
+        if head.method == b"OPTIONS":
+            # Answered here, so that it does not show which toolboxes exist.
+            return self._guard.preflight(head, allowed)
         head.access, head.verdict, head.screened = NO_ACCESS, None, False
         metadata = self._metadata_url(head, path)
         try:
