@@ -17,8 +17,8 @@ PegboardError
 │   ├── UnsupportedVersion      -32022  a protocol revision we do not speak
 │   │   └── SessionsUnsupported -32022  a revision that needs sessions, where there are none
 │   ├── StreamError             -32000  a stream breaks its rules, or its sender stopped
-│   ├── AccessDenied            -32003  the rules do not allow the caller what it asks for
-│   │   └── InsufficientScope   -32003  the caller needs scopes that its credentials do not have
+│   ├── AccessDenied            -32600  the rules do not allow the caller what it asks for
+│   │   └── InsufficientScope   -32600  the caller needs scopes that its credentials do not have
 │   ├── SessionRequired         -32602  a legacy request that names no session
 │   └── SessionNotFound         -32001  a session that ended, expired or belongs to another principal
 ├── ToolError                   a tool's error message for the model: an `isError` result
@@ -220,7 +220,7 @@ class SessionsUnsupported(UnsupportedVersion):
 class AccessDenied(Refusal):
     """The rules of the server do not allow the caller what it asks for."""
 
-    code, status = -32003, 403
+    code, status = -32600, 403
 
 
 class InsufficientScope(AccessDenied):

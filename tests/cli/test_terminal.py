@@ -128,12 +128,14 @@ def test_a_server_behind_a_gateway_cannot_either(style: str, tmp_path: Path) -> 
     screen = on_terminal("up", str(config), *flags, until="servers ready")
     assert "mark" in screen
     assert_harmless(screen)
-    for verb in ("list", "lock"):
-        screen = on_terminal(verb, str(config))
+    for verb in (["list"], ["lock"], ["lint", "--as", "ann"]):
+        screen = on_terminal(verb[0], str(config), *verb[1:])
         assert "mark" in screen
         assert_harmless(screen)
 
 
 def test_each_verb_was_considered() -> None:
-    """`run` and `demo` show text of our own process, and `login` only what `tests/client/login` covers."""
-    assert set(VERBS) == {"list", "inspect", "call", "read", "prompt", "up", "lock", "run", "demo", "login"}
+    """`run` and `demo` show text of our own process, `keys` what the operator typed, and `login` only what
+    `tests/client/login` covers."""
+    considered = {"list", "inspect", "call", "read", "prompt", "up", "lock", "lint", "run", "demo", "login", "keys"}
+    assert set(VERBS) == considered

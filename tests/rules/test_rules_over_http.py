@@ -103,7 +103,7 @@ async def test_a_missing_scope_is_a_step_up_with_all_scopes_that_are_needed() ->
             reply = await ask(site, "tools/call", token, name="write", arguments={})
             assert reply.status == 403
             assert reply.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="notes.write"'
-            assert reply.json["error"]["code"] == -32003
+            assert reply.json["error"]["code"] == -32600
 
 
 async def test_a_denial_that_no_scope_would_help_is_a_result_for_the_model() -> None:
@@ -123,7 +123,7 @@ async def test_a_prompt_or_resource_that_is_denied_is_an_error() -> None:
     async with serving(notes_board(rules)) as site:
         for method, named in (("prompts/get", {"name": "greet"}), ("resources/read", {"uri": "notes://secret"})):
             reply = await ask(site, method, "gus", **named)
-            assert (reply.status, reply.json["error"]["code"]) == (403, -32003)
+            assert (reply.status, reply.json["error"]["code"]) == (403, -32600)
             assert "www-authenticate" not in reply.headers
 
 
@@ -157,7 +157,7 @@ async def test_a_legacy_session_follows_the_scopes_of_each_request() -> None:
             return await site.ask("POST", "/mcp", *message)
 
         refused = await call("gus")
-        assert (refused.status, refused.json["error"]["code"]) == (403, -32003)
+        assert (refused.status, refused.json["error"]["code"]) == (403, -32600)
         assert text(await call("gus-more")) == "write ran"
         assert (await call("gus")).status == 403
 
@@ -350,7 +350,7 @@ async def test_rules_hold_at_every_endpoint(path: str) -> None:
         reply = await ask(site, "tools/call", "wim", path, name="office__notes__read", arguments={})
         assert text(reply) == "read ran"
         reply = await ask(site, "tools/call", "gus", path, name="office__notes__read", arguments={})
-        assert (reply.status, reply.json["error"]["code"]) == (403, -32003)
+        assert (reply.status, reply.json["error"]["code"]) == (403, -32600)
 
 
 async def test_edited_rules_hold_for_the_next_request_and_its_caller_is_notified() -> None:

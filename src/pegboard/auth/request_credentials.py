@@ -26,7 +26,7 @@ class AuthRefusal(Refusal):
     scheme: the authentication scheme that the error is about.
     """
 
-    code = -32003
+    code = -32600
 
     def __init__(
         self,
