@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pegboard import Board, Context, Principal
+from pegboard import Board, Context, Gateway, Principal
+from pegboard.config.gateway_config import read_config
 from pegboard.testing import fixed_tokens
 from tests.auth.serving import HELLO, legacy_message, modern_call, serving, write_request
 
@@ -109,3 +112,23 @@ async def test_a_tool_never_sees_the_token_of_its_caller() -> None:
         assert (await site.call("nothing", "ann-token")).status == 200
     assert seen
     assert not any(b"authorization" in headers for headers in seen)
+
+
+async def test_a_tool_of_a_board_behind_a_gateway_checks_the_scopes_of_the_caller(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(
+        "from pegboard import Board, Context\nboard = Board('shop')\n"
+        "@board.tool(scopes={'notes.write'})\ndef write(ctx: Context) -> str:\n    return ctx.principal.id\n"
+    )
+    config = tmp_path / "gateway.json"
+    servers = {"shop": {"board": str(file)}}
+    config.write_text(json.dumps({"toolboxes": {"office": {"description": "x", "mcpServers": servers}}}))
+    auth = fixed_tokens({"ann-token": ANN, "bob-token": BOB})
+    async with serving(Gateway(read_config(config, {}), auth=auth)) as site:
+        listed = await site.ask("POST", "/rpc", *legacy_message("tools/list", "bob-token"))
+        [name] = [tool["name"] for tool in listed.json["result"]["tools"]]
+        assert (await site.call(name, "bob-token")).json["result"]["content"][0]["text"] == "bob"
+        refused = await site.call(name, "ann-token")
+        assert "result" not in refused.json or refused.json["result"]["isError"]
+        assert refused.status == 403
+        assert 'scope="notes.write"' in refused.headers["www-authenticate"]
