@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,15 @@ RULES = [
     {"who": {"role": "admin"}, "allow": ["*"]},
     {"who": "*", "allow": ["office/notes/read"], "hide": ["*/*/delete"]},
 ]
+
+
+@pytest.fixture(autouse=True)
+def logging_restored() -> Iterator[None]:
+    """The verb sets up the logging of its process, which is that of all tests here."""
+    level, handlers = logging.root.level, list(logging.root.handlers)
+    yield
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = handlers
 
 
 @pytest.fixture
