@@ -110,13 +110,16 @@ async def test_a_name_that_leads_inside_is_not_followed(
 
 
 async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An address of this machine at which nothing listens stands in for one on the internet.
+    judge = dialer.zone_of
+    monkeypatch.setattr(dialer, "zone_of", lambda one: Zone.INTERNET if one == "127.0.0.2" else judge(one))
     async with nothing_left(), faking(lambda asked, writer: reply(writer, b"inside")) as inside:
         async with faking(moved(f"http://inner.example:{inside.port}/secret")) as proxy:
             behind_proxy(monkeypatch, proxy, "inner.example")
-            # The first answer passes; whoever asked again would be led inside.
-            lookups = Lookups(monkeypatch, inner=["2001:4860:4860::8888", "127.0.0.1"])
-            with pytest.raises(Unreachable):
-                async with Client("http://mcp.example/mcp", connect_timeout=2.0):
+            # The first answer passes; a second lookup would lead inside.
+            lookups = Lookups(monkeypatch, inner=["127.0.0.2", "127.0.0.1"])
+            with pytest.raises(Unreachable, match=r"inner\.example"):
+                async with Client("http://mcp.example/mcp"):
                     pass
         assert lookups.asked == ["inner.example"]
         assert inside.connections == 0
