@@ -218,7 +218,7 @@ class Board(GroupedRegistry, Hosted):
     def _find_argument(self, kind: object) -> str | None:
         """Where a tool, prompt or resource takes this type from its callers."""
         offered: tuple[Prompt | Resource, ...] = (*self.prompts.all, *self.resources.templates)
-        for tool in (*self.tools, *(one.tool for one in offered if one.relay is None)):
+        for tool in (*self.tools, *(offer.tool for offer in offered if offer.relay is None)):
             for name, wanted in tool.argument_types.items():
                 if wanted == kind:
                     return f"{tool.source}: parameter {name!r} of {tool.name}"
@@ -279,12 +279,12 @@ class Board(GroupedRegistry, Hosted):
 
     def _watch(self, hooks: Iterable[Middleware | Around]) -> None:
         """Check middleware, and compose chains again when its settings change."""
-        for one in hooks:
-            check_middleware(one)
-        for one in hooks:
-            if isinstance(one, Middleware):
-                one._watch(self.tools._touch)
-                if one.serves_resources is True:
+        for hook in hooks:
+            check_middleware(hook)
+        for hook in hooks:
+            if isinstance(hook, Middleware):
+                hook._watch(self.tools._touch)
+                if hook.serves_resources is True:
                     self.resources.expected = True
 
     def remove(self, name: str) -> Tool:
@@ -405,10 +405,10 @@ class Board(GroupedRegistry, Hosted):
         found = find_tools(place)
         if not found:
             raise DeclarationError(f"Nothing in {getattr(place, '__name__', place)!r} is a Tool or marked with @tool")
-        for owner in dict.fromkeys(one.owner for one in found if isinstance(one, MarkedTool)):
+        for owner in dict.fromkeys(tool.owner for tool in found if isinstance(tool, MarkedTool)):
             if owner is not None:
                 self.services.add_class(owner, lifetime)
-        return [self.add(one if isinstance(one, Tool) else self._make_tool(one)) for one in found]
+        return [self.add(tool if isinstance(tool, Tool) else self._make_tool(tool)) for tool in found]
 
     def _make_tool(self, found: MarkedTool | type[Tool]) -> Tool:
         if isinstance(found, type):
@@ -461,9 +461,9 @@ class Board(GroupedRegistry, Hosted):
             toolbox=toolbox, group=group, category=category, tag=tag, tool=tool, prompt=prompt, resource=resource
         )
         self._watch(middleware)
-        for one in middleware:
+        for hook in middleware:
             for scope, target in targets:
-                self._attached.append(Attachment(one, scope, target, order, next(self._numbers), kinds))
+                self._attached.append(Attachment(hook, scope, target, order, next(self._numbers), kinds))
         self._tools_changed()
 
     def unuse(self, middleware: Middleware | Around) -> None:
@@ -495,8 +495,13 @@ class Board(GroupedRegistry, Hosted):
     def _surround_item(self, kind: Kind, item: CalledItem, inner: Handler) -> Handler:
         attached = self._attached
         if kind == "resource" and item is UNKNOWN_ITEM:
-            serving = [one for one in in_order(attached, self.tools) if one.serves_resources is True]
-            attached = [*attached, *(Attachment(one, "board", "", None, next(self._numbers)) for one in serving)]
+            serving = [
+                middleware for middleware in in_order(attached, self.tools) if middleware.serves_resources is True
+            ]
+            attached = [
+                *attached,
+                *(Attachment(middleware, "board", "", None, next(self._numbers)) for middleware in serving),
+            ]
         chain = compose(attached, item, inner, kind)
         return refuse_errors(answer_unknown(chain, inner) if item is UNKNOWN_ITEM else chain)
 
@@ -532,7 +537,7 @@ class Board(GroupedRegistry, Hosted):
         """Log each name that middleware is attached to and that does not exist; skipped where tools are added later."""
         if self.resources.expected:
             return
-        called = {(one.item if isinstance(one, CalledItem) else "tool", one.name) for one in self._called()}
+        called = {(target.item if isinstance(target, CalledItem) else "tool", target.name) for target in self._called()}
         for attached in self._attached:
             wanted = attached.scope, attached.target
             if attached.scope in ("tool", "prompt", "resource") and wanted not in called | self._missed:

@@ -347,7 +347,7 @@ class Call(Struct, kw_only=True):
             with clock:
                 yield
         finally:
-            call._waits = tuple(one for one in call._waits if one is not clock)
+            call._waits = tuple(wait for wait in call._waits if wait is not clock)
 
     def _is_current(self) -> bool:
         """Whether the current task is the task of the call."""
@@ -398,8 +398,8 @@ class InputRequired(Struct, frozen=True):
     def result(self) -> Mapping[str, Json]:
         """As a result on the wire."""
         asked = {key: {"method": ask.method, "params": ask.params} for key, ask in self.questions.items()}
-        told: dict[str, Json] = {"resultType": "input_required", "inputRequests": asked}
-        return told if self.ticket is None else {**told, "requestState": self.ticket}
+        result: dict[str, Json] = {"resultType": "input_required", "inputRequests": asked}
+        return result if self.ticket is None else {**result, "requestState": self.ticket}
 
 
 class TaskStarted(Struct, frozen=True):

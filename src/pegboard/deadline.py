@@ -42,10 +42,10 @@ class _Timers:
             return
         loop = asyncio.get_running_loop()
         now, self._nearest = loop.time(), math.inf
-        for deadline in [one for one in self.waiting if one.until <= now]:
+        for deadline in [waiting for waiting in self.waiting if waiting.until <= now]:
             self.waiting.discard(deadline)
             deadline.expire()
-        nearest = min((one.until for one in self.waiting), default=math.inf)
+        nearest = min((waiting.until for waiting in self.waiting), default=math.inf)
         if nearest < math.inf:
             self._set(nearest, loop)
 

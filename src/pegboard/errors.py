@@ -296,10 +296,10 @@ class ToolError(PegboardError):
         if self.try_tool:
             self.message = f"{self.message}\n{describe_tools(self.try_tool)}"
         self.args = (self.message,)
-        said = {"code": code, "steps": list(self.steps), "tools": [action.as_json() for action in self.try_tool]}
-        told = {name: value for name, value in said.items() if value}
-        if told:
-            self.meta = {**(self.meta or {}), ERROR: told}
+        parts = {"code": code, "steps": list(self.steps), "tools": [action.as_json() for action in self.try_tool]}
+        given = {name: value for name, value in parts.items() if value}
+        if given:
+            self.meta = {**(self.meta or {}), ERROR: given}
 
 
 def describe_tools(actions: Sequence[NextAction]) -> str:

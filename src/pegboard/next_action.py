@@ -38,4 +38,4 @@ NextActions: TypeAlias = str | NextAction | Iterable[str | NextAction]
 def read_actions(given: NextActions) -> tuple[NextAction, ...]:
     """One or several actions; a string is the name of a tool."""
     listed = (given,) if isinstance(given, str | NextAction) else tuple(given)
-    return tuple(one if isinstance(one, NextAction) else NextAction(str(one)) for one in listed)
+    return tuple(action if isinstance(action, NextAction) else NextAction(str(action)) for action in listed)

@@ -90,17 +90,17 @@ def _form_of_type(wanted: Any) -> Form:
         spellings = frozenset(map(fold_name, as_object(flat["properties"])))
         return Form(flat, lambda content: _read_whole(tool, content, spellings), schema)
     # In a form, a single value needs a name.
-    one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
+    schema_of_one: dict[str, Json] = {"type": "object", "properties": {_ONLY: schema}}
     if _without_null(schema.get("type")) == schema.get("type"):
-        one["required"] = [_ONLY]
-    return Form(_flat(one, wanted), lambda content: _read_one(tool, content))
+        schema_of_one["required"] = [_ONLY]
+    return Form(_flat(schema_of_one, wanted), lambda content: _read_one(tool, content))
 
 
 def _form_of_schema(schema: Mapping[str, Json]) -> Form:
     flat = _flat(schema, schema)
     # The client does not see additionalProperties, so extra fields are accepted.
-    told = {key: value for key, value in schema.items() if key != "additionalProperties"}
-    tool = tool_from_function(_take_message, input_schema=told)
+    form_schema = {key: value for key, value in schema.items() if key != "additionalProperties"}
+    tool = tool_from_function(_take_message, input_schema=form_schema)
 
     def read(content: Json) -> tuple[Any, Sequence[ParseError]]:
         parsed = tool.parse(msgspec.json.encode(content))
@@ -206,7 +206,7 @@ def _may_be_empty(part: Mapping[str, Json]) -> bool:
     if "enum" in part:
         return "" in as_list(part["enum"])
     if "oneOf" in part:
-        return any(one.get("const") == "" for one in objects_in(part["oneOf"]))
+        return any(choice.get("const") == "" for choice in objects_in(part["oneOf"]))
     bound = part.get("minLength") or "format" in part or "pattern" in part
     return part.get("type") == "string" and not bound
 
@@ -219,7 +219,7 @@ def _without_null(kind: Json) -> Json:
     """The one type besides null, since an optional field is simply omitted; None if there are several."""
     if not isinstance(kind, list):
         return kind
-    others = [one for one in kind if one != "null"]
+    others = [name for name in kind if name != "null"]
     return others[0] if len(others) == 1 else None
 
 

@@ -201,7 +201,7 @@ class Sample(Ask, frozen=True):
 
     def _question(self) -> Question:
         listed = [self.messages] if isinstance(self.messages, str | Content | Mapping) else self.messages
-        messages = [_message(one) for one in listed]
+        messages = [_message(message) for message in listed]
         check_sampling_messages(messages)
         params: dict[str, Json] = {
             "messages": messages,
@@ -217,11 +217,11 @@ class Sample(Ask, frozen=True):
         return Question("sampling/createMessage", {key: value for key, value in params.items() if value is not None})
 
     def _read(self, answer: Json) -> Sampled:
-        told = _convert(
+        reply = _convert(
             answer, _SampledMessage, "the answer to a sampling request must be a message {role, content, model}"
         )
-        content = told.content if isinstance(told.content, list) else [told.content]
-        return Sampled(content, told.model, told.role, told.stop_reason)
+        content = reply.content if isinstance(reply.content, list) else [reply.content]
+        return Sampled(content, reply.model, reply.role, reply.stop_reason)
 
 
 class _ListedRoots(Struct):
@@ -240,8 +240,8 @@ class Roots(Ask, frozen=True):
         return Question("roots/list", {})
 
     def _read(self, answer: Json) -> list[Root]:
-        told: _ListedRoots = _convert(answer, _ListedRoots, "the answer to roots/list must be {roots: [{uri, name}]}")
-        return told.roots
+        listed: _ListedRoots = _convert(answer, _ListedRoots, "the answer to roots/list must be {roots: [{uri, name}]}")
+        return listed.roots
 
 
 def check_capabilities(what: str, needed: Mapping[str, Mapping[str, Json]], declared: Mapping[str, Json]) -> None:
@@ -287,14 +287,14 @@ def _is_url(text: str) -> bool:
     return bool(parts.scheme and parts.netloc) and text.isascii() and text.isprintable() and " " not in text
 
 
-def _message(one: Any) -> Json:
-    if isinstance(one, str):
-        return {"role": "user", "content": text_block(one)}
-    if isinstance(one, Content):
-        return {"role": "user", "content": one.to_block()}
-    if isinstance(one, Mapping) and isinstance(one.get("content"), str):
-        return {**one, "content": text_block(one["content"])}
-    return one
+def _message(message: Any) -> Json:
+    if isinstance(message, str):
+        return {"role": "user", "content": text_block(message)}
+    if isinstance(message, Content):
+        return {"role": "user", "content": message.to_block()}
+    if isinstance(message, Mapping) and isinstance(message.get("content"), str):
+        return {**message, "content": text_block(message["content"])}
+    return message
 
 
 def _preferences(model: str | Sequence[str] | Mapping[str, Json] | None) -> Json:

@@ -145,18 +145,18 @@ class Rounds:
     async def _gather(self, unanswered: dict[str, _Unanswered], values: dict[str, Any]) -> None:
         """Ask the unanswered questions once; the answers are added to the values."""
         try:
-            told = await self._call.ask({key: one.question_again() for key, one in unanswered.items()})
+            received = await self._call.ask({key: question.question_again() for key, question in unanswered.items()})
         except NeedInput as need:
             self.open.update(need.questions)
             self._digests.update((key, unanswered[key].digest) for key in need.questions)
             raise
-        for key, one in list(unanswered.items()):
+        for key, question in list(unanswered.items()):
             try:
-                values[one.name] = one.ask._read(told[key])
+                values[question.name] = question.ask._read(received[key])
             except InvalidAnswer as problem:
-                one.problem = str(problem)
+                question.problem = str(problem)
                 continue
-            self._ticket.done[key] = one.digest, told[key]
+            self._ticket.done[key] = question.digest, received[key]
             del unanswered[key]
 
     @property

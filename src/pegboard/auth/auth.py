@@ -118,7 +118,7 @@ class Auth:
             else:
                 verifiers.append((issuer.prefix, self._jwt_verifier(issuer, connection, proofs)))
         # Opaque tokens could be of any issuer that is asked: first those that a verifier recognizes.
-        self._verifiers = tuple(sorted(verifiers, key=lambda one: isinstance(one[1], IntrospectionVerifier)))
+        self._verifiers = tuple(sorted(verifiers, key=lambda entry: isinstance(entry[1], IntrospectionVerifier)))
         if self.proxy is not None and self.proxy.issuer is not None:
             connection = connect(self.proxy.issuer.issuer)
             self._connections.append(connection)
@@ -174,7 +174,7 @@ class Auth:
         """Verify credentials; raises AuthRefusal if they are rejected."""
         if credentials.scheme == SCHEME:
             return self._verify_proxied(credentials)
-        candidates = [(prefix, one) for prefix, one in self._verifiers if one.claims(credentials)]
+        candidates = [(prefix, candidate) for prefix, candidate in self._verifiers if candidate.claims(credentials)]
         if len(candidates) == 1 and self._verify is None:
             prefix, verifier = candidates[0]
             verified = verifier.verify(credentials)
@@ -228,7 +228,7 @@ class Auth:
     def _complete(self, identity: Identity, prefix: str) -> Identity:
         """Reject an id that another source uses, and add the scopes that broader ones include."""
         principal = identity.principal
-        owner = next((one for one in self._prefixes if principal.id.startswith(one)), "")
+        owner = next((known for known in self._prefixes if principal.id.startswith(known)), "")
         if owner != prefix:
             raise invalid_token("The token names a principal of another issuer")
         scopes = self._with_implied(principal.scopes)

@@ -34,7 +34,7 @@ def check_audience(audience: object, issuer: Issuer, credentials: Credentials) -
     """ "MUST reject tokens that do not include them in the audience claim" (Access Token Privilege Restriction)"""
     accepted = issuer.audiences or {credentials.resource}
     named = audience if isinstance(audience, list) else [audience]
-    if not any(isinstance(one, str) and one in accepted for one in named):
+    if not any(isinstance(value, str) and value in accepted for value in named):
         raise invalid_token("The token is for another audience", credentials.scheme)
 
 
@@ -94,4 +94,6 @@ def read_words(value: object) -> frozenset[str]:
     """Scopes or roles: a list, or a text separated by spaces."""
     if isinstance(value, str):
         return frozenset(value.split())
-    return frozenset(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else frozenset()
+    return (
+        frozenset(word for word in value if isinstance(word, str)) if isinstance(value, list | tuple) else frozenset()
+    )

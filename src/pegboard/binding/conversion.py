@@ -54,9 +54,9 @@ def describe_problems(problem: BindingProblem, value: Json) -> tuple[ParseError,
     """The problems as errors of the arguments, in the common format."""
     return tuple(
         ParseError(
-            one.path, INVALID_VALUE, f"{one.path or 'arguments'}: {one.message}"[:MAX_LENGTH], find(value, one.path)
+            part.path, INVALID_VALUE, f"{part.path or 'arguments'}: {part.message}"[:MAX_LENGTH], find(value, part.path)
         )
-        for one in problem.all()
+        for part in problem.all()
     )
 
 

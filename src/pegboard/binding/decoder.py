@@ -355,15 +355,15 @@ def _bound(wanted: Any, kind: str, notes: ValueNotes, *, sound: bool = True, loa
     """The type with the bounds that msgspec and JSON Schema read alike; any other bound makes it unsound."""
     if not has_bounds(notes):
         return Decoder(wanted, sound, load)
-    said: dict[str, Any]
+    bounds: dict[str, Any]
     if kind in {"integer", "number"}:
-        said = {"ge": notes.minimum, "gt": notes.above, "le": notes.maximum, "lt": notes.below}
+        bounds = {"ge": notes.minimum, "gt": notes.above, "le": notes.maximum, "lt": notes.below}
     else:
-        said = {"min_length": notes.min_length, "max_length": notes.max_length}
-    said = {name: bound for name, bound in said.items() if bound is not None}
+        bounds = {"min_length": notes.min_length, "max_length": notes.max_length}
+    bounds = {name: bound for name, bound in bounds.items() if bound is not None}
     kinds = {int, float} if kind == "number" else {int}
-    exact = all(type(bound) in kinds and abs(bound) < _INT64 for bound in said.values())
-    if not exact or {"ge", "gt"} <= said.keys() or {"le", "lt"} <= said.keys():
+    exact = all(type(bound) in kinds and abs(bound) < _INT64 for bound in bounds.values())
+    if not exact or {"ge", "gt"} <= bounds.keys() or {"le", "lt"} <= bounds.keys():
         return Decoder(wanted, False, load)
     more = notes.pattern is not None or notes.multiple_of is not None or notes.allowed or narrows(notes)
-    return Decoder(Annotated[wanted, Meta(**said)] if said else wanted, sound and not more, load)
+    return Decoder(Annotated[wanted, Meta(**bounds)] if bounds else wanted, sound and not more, load)

@@ -58,14 +58,16 @@ class Visits:
         place = _Place()
         if isinstance(part, Mapping):
             same = [target for _, target in self._references.targets(pointer, part) if target is not None]
-            told = part.get("discriminator")
-            if told is None:
+            discriminator = part.get("discriminator")
+            if discriminator is None:
                 unions = ("anyOf", "oneOf", "allOf")
                 same += [join(pointer, key, index) for key in unions for index in range(len(part.get(key, ())))]
             place = _Place(
                 tuple(same),
-                told["propertyName"] if told else None,
-                {name: target.removeprefix("#") for name, target in told.get("mapping", {}).items()} if told else {},
+                discriminator["propertyName"] if discriminator else None,
+                {name: target.removeprefix("#") for name, target in discriminator.get("mapping", {}).items()}
+                if discriminator
+                else {},
                 {name: join(pointer, "properties", name) for name in part.get("properties", ())},
                 join(pointer, "additionalProperties")
                 if isinstance(part.get("additionalProperties"), Mapping)

@@ -175,11 +175,11 @@ class PromptCatalog:
 
     def replace_all(self, prompts: Iterable[Prompt]) -> None:
         """Replace all prompts by these, in this order; of two with one name the first is kept."""
-        before = [one.definition() for one in self.all]
+        before = [known.definition() for known in self.all]
         self._prompts = {}
         for prompt in prompts:
             self._prompts.setdefault(prompt.name, prompt)
-        if [one.definition() for one in self.all] != before:
+        if [known.definition() for known in self.all] != before:
             self._changed()
 
     def remove(self, name: str) -> Prompt:
@@ -196,7 +196,7 @@ class PromptCatalog:
         """The prompt with exactly that name; one that is hidden in this view does not exist."""
         prompt = self._prompts.get(name)
         if prompt is None or (view is not None and view.of(prompt.item).effect == "hide"):
-            close = self._suggestions.suggest(name, [one.name for one in self.shown(view)])
+            close = self._suggestions.suggest(name, [shown.name for shown in self.shown(view)])
             hint = f", did you mean {close[0]!r}?" if close else ""
             raise InvalidParams(f"Unknown prompt: {name[:128]!r}{hint}")
         return prompt

@@ -102,8 +102,8 @@ class Resource:
         """The return value of the function as the result of resources/read for this URI."""
         if value is None:
             raise ResourceNotFound(uri)
-        if isinstance(value, list) and value and all(isinstance(one, File) for one in value):
-            return {"contents": [as_object(one.to_block()["resource"]) for one in value]}
+        if isinstance(value, list) and value and all(isinstance(item, File) for item in value):
+            return {"contents": [as_object(item.to_block()["resource"]) for item in value]}
         if isinstance(value, str | bytes | bytearray | File):
             return {"contents": [self._content(uri, value)]}
         plain = as_plain(value)
@@ -248,18 +248,18 @@ class ResourceCatalog:
 
     def definitions(self, view: View | None = None) -> list[dict[str, Json]]:
         """The listed resources: those added here, then the files of folders."""
-        listed = [one.definition() for one in self.fixed if view is None or view.of(one.item).listed]
+        listed = [resource.definition() for resource in self.fixed if view is None or view.of(resource.item).listed]
         for folder in self.folders:
             template = self._templates[folder.template]
-            for one in folder.definitions():
-                uri = str(one["uri"])
+            for resource in folder.definitions():
+                uri = str(resource["uri"])
                 if uri not in self._fixed and (view is None or template.verdict(uri, view).listed):
-                    listed.append(one)
+                    listed.append(resource)
         return listed
 
     def template_definitions(self, view: View | None = None) -> list[dict[str, Json]]:
         """The listed templates."""
-        return [one.definition() for one in self.templates if view is None or view.of(one.item).listed]
+        return [template.definition() for template in self.templates if view is None or view.of(template.item).listed]
 
     def notify_changed(self) -> None:
         """The list has changed."""
@@ -276,11 +276,11 @@ class ResourceCatalog:
 
     def replace_all(self, resources: Iterable[Resource]) -> None:
         """Replace all resources by these, in this order; of two with one URI the first is kept."""
-        before = [one.definition() for one in (*self.fixed, *self.templates)]
+        before = [known.definition() for known in (*self.fixed, *self.templates)]
         self._fixed, self._templates, self._index = {}, {}, None
         for resource in resources:
             (self._fixed if resource.template is None else self._templates).setdefault(resource.uri, resource)
-        if [one.definition() for one in (*self.fixed, *self.templates)] != before:
+        if [known.definition() for known in (*self.fixed, *self.templates)] != before:
             self._changed()
 
     def remove(self, uri: str) -> Resource:

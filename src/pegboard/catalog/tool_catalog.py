@@ -150,9 +150,9 @@ class ToolCatalog:
         self, view: View, transport: str, whole: EncodedResult, shown: ShownLists[EncodedResult]
     ) -> EncodedResult:
         names = {tool.name for tool in self.shown(view)}
-        tools = [one for one in objects_in(whole.value["tools"]) if one["name"] in names]
+        tools = [definition for definition in objects_in(whole.value["tools"]) if definition["name"] in names]
         hints = self.caching.private().hints()
-        content = tuple(one["name"] for one in tools)
+        content = tuple(definition["name"] for definition in tools)
         return shown.add((view, transport), content, lambda: EncodedResult({"tools": tools, **hints}))
 
     def _list(self) -> dict[str, EncodedResult]:

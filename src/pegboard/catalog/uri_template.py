@@ -195,7 +195,7 @@ def _parse(text: str, where: str) -> list[str | Expression]:
     for found in _EXPRESSION.finditer(text):
         if found.start() > at:
             parts.append(text[at : found.start()])
-        parts.append(Expression(found[1], tuple(_variable(one, text, where) for one in found[2].split(","))))
+        parts.append(Expression(found[1], tuple(_variable(variable, text, where) for variable in found[2].split(","))))
         at = found.end()
     rest = text[at:]
     if rest:
@@ -230,14 +230,14 @@ def _compile(parts: Sequence[str | Expression]) -> list[str | _Step]:
 
 def _expand(part: Expression, values: Mapping[str, object]) -> str:
     operator = _OPERATORS[part.operator]
-    told = [
+    defined = [
         (variable, text)
         for variable in part.variables
         if (text := _text(values.get(variable.name), variable, operator)) is not None
     ]
-    if not told:
+    if not defined:
         return ""
-    written = [f"{variable.name}={text}" if operator.named else text for variable, text in told]
+    written = [f"{variable.name}={text}" if operator.named else text for variable, text in defined]
     return operator.first + operator.separator.join(written)
 
 

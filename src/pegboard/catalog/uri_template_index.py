@@ -44,9 +44,9 @@ class TemplateIndex(Generic[T]):
         """The owner of the template that the URI matches, and the variables in it."""
         if len(uri) > URI_LENGTH:
             return None
-        near = [one for length in self._lengths for one in self._by_prefix.get(uri[:length], ())]
+        near = [candidate for length in self._lengths for candidate in self._by_prefix.get(uri[:length], ())]
         if len(self._lengths) > 1:
-            near.sort(key=lambda one: one[0])
+            near.sort(key=lambda candidate: candidate[0])
         tries = 0
         for _, template, owner in near:
             if not uri.startswith(template.prefix) or not uri.endswith(template.suffix):

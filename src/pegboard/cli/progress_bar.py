@@ -19,14 +19,14 @@ class ProgressBar:
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
         far = f"{done:g}" if total is None else f"{done:g}/{total:g}"
-        said = f"  {message}" if message else ""
+        text = f"  {message}" if message else ""
         if not self._bar:
-            note(f"progress  {far}{said}")
+            note(f"progress  {far}{text}")
             return
         share = min(max(done / total, 0.0), 1.0) if total else 0.0
         bar = f"[{'#' * round(share * _BAR):<{_BAR}}] " if total else ""
         self._drawn = True
-        redraw(f"{bar}{far}{said}")
+        redraw(f"{bar}{far}{text}")
 
     def clear(self) -> None:
         """Remove the bar, so that other lines can follow."""

@@ -45,14 +45,21 @@ def render_servers(gateway: Gateway, seconds: float) -> list[str]:
     return [redact(line, gateway.config.secrets) for line in lines]
 
 
-def _row(gateway: Gateway, one: Downstream) -> tuple[str, ...]:
-    catalog = one.catalog
-    shown = sum(entry.place.server == one.name for entry in gateway._main.directory.of_toolbox(one.toolbox))
+def _row(gateway: Gateway, server: Downstream) -> tuple[str, ...]:
+    catalog = server.catalog
+    shown = sum(entry.place.server == server.name for entry in gateway._main.directory.of_toolbox(server.toolbox))
     listed = len(catalog.tools) if catalog is not None else 0
     tools = "" if catalog is None else ("" if shown == listed else f"{shown} of ") + counted(listed, "tool")
-    if one.config.lazy and one.state == "idle" and catalog is None:
+    if server.config.lazy and server.state == "idle" and catalog is None:
         tools = "not started"
-    return one.toolbox, one.name, _WORDS.get(one.state, one.state), one.config.kind, tools, one.problem[:600]
+    return (
+        server.toolbox,
+        server.name,
+        _WORDS.get(server.state, server.state),
+        server.config.kind,
+        tools,
+        server.problem[:600],
+    )
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -73,6 +80,6 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
 def _next_steps(gateway: Gateway, command: str) -> Iterator[str]:
     if not gateway.pinned and gateway.config.path:
         yield f"  pin      {command} lock {gateway.config.path}   (to be notified when a server changes its tools)"
-    for one in gateway.downstreams:
-        if one.state == "needs_login":
-            yield f"  log in   {command} login {gateway.config.path} {one.toolbox}/{one.name}"
+    for server in gateway.downstreams:
+        if server.state == "needs_login":
+            yield f"  log in   {command} login {gateway.config.path} {server.toolbox}/{server.name}"

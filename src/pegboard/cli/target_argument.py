@@ -162,6 +162,6 @@ async def report_missing(client: Client) -> None:
     listed = await client.request("tools/list")
     meta = listed.get("_meta")
     servers = meta.get(_SERVERS) if isinstance(meta, dict) else None
-    for name, told in servers.items() if isinstance(servers, dict) else ():
-        state, problem = (told.get("state"), told.get("problem")) if isinstance(told, dict) else ("", "")
+    for name, entry in servers.items() if isinstance(servers, dict) else ():
+        state, problem = (entry.get("state"), entry.get("problem")) if isinstance(entry, dict) else ("", "")
         note(f"missing    {name}: {problem or state}")

@@ -80,7 +80,7 @@ def _parse(line: str, schema: Mapping[str, Json], choices: Mapping[str, Json]) -
 def _choices(schema: Mapping[str, Json]) -> dict[str, Json]:
     """What can be typed, and the value it stands for."""
     inner = as_object(schema.get("items")) if schema.get("type") == "array" else schema
-    options = [one.get("const") for word in ("oneOf", "anyOf") for one in objects_in(inner.get(word))]
+    options = [option.get("const") for word in ("oneOf", "anyOf") for option in objects_in(inner.get(word))]
     listed = inner.get("enum")
     return {str(value): value for value in [*options, *(listed if isinstance(listed, list) else [])]}
 

@@ -47,26 +47,26 @@ class ClientChannel:
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         with paused(self._waits):
-            told = await asyncio.gather(*(self._answers.answer(question) for question in questions.values()))
-        return dict(zip(questions, told, strict=True))
+            answers = await asyncio.gather(*(self._answers.answer(question) for question in questions.values()))
+        return dict(zip(questions, answers, strict=True))
 
     async def close_stream(self, retry_ms: int) -> None:
         """Nothing to close."""
 
     async def emit(self, notice: Notification) -> None:
         params: Mapping[str, Any] = notice.params
-        told: Awaitable[None] | None = None
+        delivery: Awaitable[None] | None = None
         if notice.method == PROGRESS_NOTIFICATION:
             if self._progress is not None:
-                told = self._progress(params["progress"], params.get("total"), params.get("message"))
+                delivery = self._progress(params["progress"], params.get("total"), params.get("message"))
         elif notice.method == "notifications/message":
             if self._log is not None:
-                told = self._log(params.get("level", "info"), params.get("data"))
+                delivery = self._log(params.get("level", "info"), params.get("data"))
         else:
             if notice.method in CHANGE_KINDS:
                 uri = params.get("uri")
                 self._lists.drop(notice.method, uri if isinstance(uri, str) else "")
             if self._notified is not None and notice.method != ACKNOWLEDGED:
-                told = self._notified(notice.method, params)
-        if inspect.isawaitable(told):
-            await told
+                delivery = self._notified(notice.method, params)
+        if inspect.isawaitable(delivery):
+            await delivery

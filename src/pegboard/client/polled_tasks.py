@@ -32,7 +32,7 @@ async def finish_task(
     # A server may still list questions that it was just answered.
     answered: set[str] = set()
     async with _bounded(send, about, seconds) as deadline:
-        told, steps = "", 0
+        last_message, steps = "", 0
         while True:
             state = await send("tasks/get", about, NULL_CHANNEL)
             match state.get("status"):
@@ -55,8 +55,8 @@ async def finish_task(
                         answered |= fresh.keys()
                 case "working":
                     message = state.get("statusMessage")
-                    if isinstance(message, str) and message != told:
-                        told, steps = message, steps + 1
+                    if isinstance(message, str) and message != last_message:
+                        last_message, steps = message, steps + 1
                         await channel.emit(Notification(PROGRESS_NOTIFICATION, {"progress": steps, "message": message}))
                 case _:
                     raise MalformedMessage("returned a task with an unknown status")
@@ -132,8 +132,8 @@ async def _stop(send: Send, about: Mapping[str, Json]) -> None:
 
 
 def _pause(milliseconds: Json) -> float:
-    told = milliseconds / 1000 if isinstance(milliseconds, int | float) else _DEFAULT_PAUSE
-    return min(max(told, SHORTEST_PAUSE), LONGEST_PAUSE)
+    seconds = milliseconds / 1000 if isinstance(milliseconds, int | float) else _DEFAULT_PAUSE
+    return min(max(seconds, SHORTEST_PAUSE), LONGEST_PAUSE)
 
 
 def _error(error: Json) -> WireError:

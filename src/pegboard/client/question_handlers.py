@@ -68,27 +68,32 @@ class QuestionHandlers(Struct, frozen=True, kw_only=True):
             )
             return _elicitation_result(await _awaited(self.elicit(asked)), asked)
         if question.method == "sampling/createMessage" and self.sample is not None:
-            told = await _awaited(self.sample(params))
-            if isinstance(told, str):
-                return {"role": "assistant", "content": text_block(told), "model": "unknown", "stopReason": "endTurn"}
-            return told
+            sampled = await _awaited(self.sample(params))
+            if isinstance(sampled, str):
+                return {
+                    "role": "assistant",
+                    "content": text_block(sampled),
+                    "model": "unknown",
+                    "stopReason": "endTurn",
+                }
+            return sampled
         if question.method == "roots/list" and self.roots is not None:
             return {"roots": [{"uri": root} for root in self.roots]}
         raise MethodNotFound(f"This client does not answer {question.method[:80]!r}")
 
 
-def _elicitation_result(told: Content, asked: Elicitation) -> Json:
-    match told:
+def _elicitation_result(answer: Content, asked: Elicitation) -> Json:
+    match answer:
         case Accepted() if asked.url is not None:
             return {"action": "accept"}
         case Accepted():
-            return {"action": "accept", "content": _with_defaults(as_plain(told.content), asked.schema)}
+            return {"action": "accept", "content": _with_defaults(as_plain(answer.content), asked.schema)}
         case Declined() | None:
             return {"action": "decline"}
         case Cancelled():
             return {"action": "cancel"}
         case _:
-            return {"action": "accept", "content": _with_defaults(told, asked.schema)}
+            return {"action": "accept", "content": _with_defaults(answer, asked.schema)}
 
 
 def _with_defaults(content: Json, schema: Mapping[str, Json]) -> Json:
@@ -102,5 +107,5 @@ def _with_defaults(content: Json, schema: Mapping[str, Json]) -> Json:
     return {**proposed, **(content or {})}
 
 
-async def _awaited(told: Any) -> Any:
-    return await told if inspect.isawaitable(told) else told
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -55,7 +55,7 @@ class ChangeQueue:
     def put(self, change: Change) -> None:
         if len(self._waiting) >= MAX_CHANGES:
             # Of no one URI, so of each.
-            self._waiting = {one: None for one in self._waiting if one.kind != "updated"}
+            self._waiting = {waiting: None for waiting in self._waiting if waiting.kind != "updated"}
             self._waiting[Change("updated")] = None
         if change.kind != "updated" or Change("updated") not in self._waiting:
             self._waiting[change] = None

@@ -22,9 +22,9 @@ def read_typed(structured: Json, text: str, wanted: Any, where: str) -> Any:
         if not errors:
             return value
         problems = problems or errors
-    told = "; ".join(error.message for error in problems[:3])
+    reasons = "; ".join(error.message for error in problems[:3])
     name = getattr(wanted, "__name__", str(wanted))
-    raise MalformedMessage(f"{where}: its result is not a {name}: {told or 'it is empty'}")
+    raise MalformedMessage(f"{where}: its result is not a {name}: {reasons or 'it is empty'}")
 
 
 def _candidates(structured: Json, text: str) -> list[Json]:

@@ -307,8 +307,8 @@ def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[KeyPath]:
     variables = Variables(environ, unheard)
 
     def holds(server: Mapping[str, Json], key: str) -> bool | None:
-        said = SERVER.fields[key].kind.read(variables.expand(server.get(key)), (), unheard)
-        return said if isinstance(said, bool) else None
+        flag = SERVER.fields[key].kind.read(variables.expand(server.get(key)), (), unheard)
+        return flag if isinstance(flag, bool) else None
 
     return [
         ("toolboxes", toolbox, "mcpServers", name)
@@ -344,17 +344,17 @@ def describe_unused(server: ServerConfig, names: Collection[str]) -> tuple[str, 
     filters = [
         pattern for pattern in server.tool_filters if pattern != "*" and not re.match(r"![^*?\[]*+[*?\[]", pattern)
     ]
-    told = [
+    messages = [
         f"toolFilters: no tool of {server.name!r} matches {pattern!r}; {did_you_mean(pattern.removeprefix('!'), names)}"
         for pattern in filters
         if not any(fnmatchcase(name, pattern.removeprefix("!")) for name in names)
     ]
-    told += [
+    messages += [
         f"tools: {server.name!r} has no tool {own!r}; {did_you_mean(own, names)}"
         for own in server.tools
         if own not in names
     ]
-    return tuple(told)
+    return tuple(messages)
 
 
 def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEntryReader, notes: ConfigReport) -> None:

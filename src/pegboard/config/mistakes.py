@@ -76,8 +76,8 @@ class ConfigReport:
             values.append(f"expected {expected}")
         parts = [part for part in (problem, ", ".join(values)) if part]
         line = self._line(where)
-        told = f"{format_path(where) or self.root}{f' (line {line})' if line else ''}: {': '.join(parts)}"
-        self._mistakes.setdefault(f"{told}; {fix}" if fix else told, line or 0)
+        message = f"{format_path(where) or self.root}{f' (line {line})' if line else ''}: {': '.join(parts)}"
+        self._mistakes.setdefault(f"{message}; {fix}" if fix else message, line or 0)
 
     def refuse(self, text: str, place: KeyPath = ()) -> None:
         """Add a mistake with a complete text."""

@@ -88,10 +88,10 @@ class ServerEntryReader:
 
     def _kind(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json], who: str) -> str | None:
         """The transport of a server; None if it is unclear."""
-        said = values.get("transport") or values.get("type")
+        named = values.get("transport") or values.get("type")
         # An empty command is a placeholder, which some programs require.
         given = [key for key in ("command", "url", "board") if values.get(key) and values[key][0]]
-        wanted = _TRANSPORT_KEYS[said] if said is not None else None
+        wanted = _TRANSPORT_KEYS[named] if named is not None else None
         if not given or (wanted is not None and wanted not in given):
             # A key that could not be read has already been reported.
             if all(
@@ -108,8 +108,8 @@ class ServerEntryReader:
                 fix="choose one with 'transport', or remove one",
             )
             return None
-        if said is not None:
-            return str(said)
+        if named is not None:
+            return str(named)
         if given[0] != "url":
             return "stdio" if given[0] == "command" else "board"
         return "websocket" if values["url"].startswith(("ws://", "wss://")) else "http"
@@ -223,8 +223,8 @@ class ServerEntryReader:
             if "private_key" in auth and not auth["private_key"].lstrip().startswith("-----"):
                 auth["private_key"] = str(self.path(auth["private_key"]))
         if parts.scheme in ("http", "ws") and (credentials or auth) and parts.hostname not in _LOOPBACK:
-            told = f"credentials are sent to {parts.hostname} unencrypted; use {parts.scheme}s:// if possible"
-            self._notes.warn((*place, "url"), told)
+            warning = f"credentials are sent to {parts.hostname} unencrypted; use {parts.scheme}s:// if possible"
+            self._notes.warn((*place, "url"), warning)
 
     def _check_headers(self, headers: Mapping[str, str], place: KeyPath) -> None:
         for name, value in headers.items():

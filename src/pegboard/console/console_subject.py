@@ -137,7 +137,9 @@ class GatewaySubject:
         }
 
     def _servers(self, toolbox: str) -> Iterator[dict[str, Json]]:
-        running = {one.name: one for one in self._gateway.downstreams if one.toolbox == toolbox}
+        running = {
+            downstream.name: downstream for downstream in self._gateway.downstreams if downstream.toolbox == toolbox
+        }
         for name in self._gateway.config.toolboxes[toolbox].servers:
             server = running.get(name)
             yield {"name": name, "state": "stopped"} if server is None else _server(server)

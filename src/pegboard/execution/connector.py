@@ -137,8 +137,8 @@ class ToolConnector(CallScoped):
             "compression": compression,
             "encoding": encoding,
         }
-        told = {key: value for key, value in meta.items() if value is not None}
-        return OutputStream(self.context, None if self._stream is None else self._stream.open(told), binary)
+        given = {key: value for key, value in meta.items() if value is not None}
+        return OutputStream(self.context, None if self._stream is None else self._stream.open(given), binary)
 
 
 class OutputStream:

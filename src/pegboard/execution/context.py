@@ -321,9 +321,9 @@ class Context(CallScoped):
         made = make()
         return self._await_on_loop(rounds.keep(name, lambda: made))
 
-    def wait(self, told: Awaitable[T]) -> T:
+    def wait(self, awaitable: Awaitable[T]) -> T:
         """For type checkers: in a thread the other methods return the value itself, without await."""
-        return told  # type: ignore[return-value]  # in a thread it is one
+        return awaitable  # type: ignore[return-value]  # in a thread it is one
 
     def close_stream(self, retry_ms: int = 1000) -> Awaitable[None]:
         """Close the caller's connection during long work; the caller reconnects for the result after that time.

@@ -327,9 +327,9 @@ def _notes(listed: Json, kind: type[Note]) -> tuple[Note, ...]:
     return tuple(msgspec.convert(note, kind) for note in as_list(listed))
 
 
-def _merge_notes(said: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
+def _merge_notes(earlier: Iterable[ParseWarning], found: Iterable[ParseWarning]) -> tuple[ParseWarning, ...]:
     """Keeps earlier warnings, and drops those that the tool reported again."""
-    return tuple({(warning.path, warning.code): warning for warning in (*said, *found)}.values())
+    return tuple({(warning.path, warning.code): warning for warning in (*earlier, *found)}.values())
 
 
 def _elapsed(began: float) -> float:

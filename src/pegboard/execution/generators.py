@@ -19,8 +19,8 @@ async def collect_async(yielded: AsyncGenerator[Any, None], call: Call, context:
     items = []
     stream = _stream(call, context)
     async with aclosing(yielded):
-        async for one in yielded:
-            for item in unwrap_yielded(one, call.id):
+        async for value in yielded:
+            for item in unwrap_yielded(value, call.id):
                 if stream is not None:
                     await stream.write(_chunk(item))
                 if stream is None or not isinstance(item, bytes):
@@ -35,10 +35,10 @@ def collect(yielded: Generator[Any, None, None], call: Call, context: Context, l
     items = []
     stream = _stream(call, context)
     with closing(yielded):
-        for one in yielded:
+        for value in yielded:
             if left:
                 break
-            for item in unwrap_yielded(one, call.id):
+            for item in unwrap_yielded(value, call.id):
                 if stream is not None:
                     stream.write(_chunk(item))
                 if stream is None or not isinstance(item, bytes):

@@ -31,8 +31,8 @@ def with_timeout(tool: Tool, inner: Handler) -> Handler:
         except TimeoutError:
             if not clock.expired:
                 raise
-            said = f"{tool.name} took longer than {seconds:g} s and was stopped"
-            raise LimitReached(said, "timeout", seconds=seconds) from None
+            message = f"{tool.name} took longer than {seconds:g} s and was stopped"
+            raise LimitReached(message, "timeout", seconds=seconds) from None
 
     return run_in_time
 

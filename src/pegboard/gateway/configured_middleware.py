@@ -48,7 +48,7 @@ class ConfiguredMiddleware:
         for position, config in enumerate(configs):
             made = _make(config, (*place, "middleware", position), notes)
             if isinstance(made, Metrics):
-                if any(one is self.metrics for one, toolbox in self.shared if toolbox is None):
+                if any(middleware is self.metrics for middleware, toolbox in self.shared if toolbox is None):
                     # It measures every call already.
                     continue
                 made = self.metrics = self.metrics or made

@@ -168,10 +168,11 @@ class Gateway(Hosted):
         """Whether all required servers are up, and the state of each server."""
         servers = self._downstreams.values()
         states = {
-            f"{one.toolbox}/{one.name}": {"state": one.state} | ({"required": True} if one.config.required else {})
-            for one in servers
+            f"{server.toolbox}/{server.name}": {"state": server.state}
+            | ({"required": True} if server.config.required else {})
+            for server in servers
         }
-        return all(one.is_up for one in servers if one.config.required), states
+        return all(server.is_up for server in servers if server.config.required), states
 
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape, if the configuration lists Metrics."""
@@ -264,8 +265,8 @@ class Gateway(Hosted):
     async def wait_connected(self, seconds: float | None = None, *, lazy: bool = False) -> None:
         """Wait until every server has responded or failed for the first time, or the time is up; `lazy` ones only on
         request."""
-        wanted = [one for one in self._downstreams.values() if lazy or not one.config.lazy]
-        waits = [asyncio.ensure_future(one.wait_connected()) for one in wanted]
+        wanted = [downstream for downstream in self._downstreams.values() if lazy or not downstream.config.lazy]
+        waits = [asyncio.ensure_future(downstream.wait_connected()) for downstream in wanted]
         if waits:
             await asyncio.wait(waits, timeout=seconds)
         for wait in waits:

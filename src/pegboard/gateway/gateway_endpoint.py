@@ -105,10 +105,12 @@ class GatewayEndpoint:
         self._toolboxes = toolboxes
         self.toolbox_names = frozenset(toolboxes)
         self.stale = True
-        self._plain = frozenset(name for name, one in toolboxes.items() if one.names == "plain")
+        self._plain = frozenset(name for name, principal in toolboxes.items() if principal.names == "plain")
         own = config.endpoints.get(self._name, _AS_THE_REST)
         self._budget = own.name_budget or config.name_budget
-        self._modes = {name: one.mode for name, one in config.principals.items() if one.mode is not None}
+        self._modes = {
+            name: principal.mode for name, principal in config.principals.items() if principal.mode is not None
+        }
         if config.rules != self._ruled_by:
             self._ruled_by = config.rules
             self.board._replace_rules(Rules(config.rules, located=True))
@@ -165,14 +167,16 @@ class GatewayEndpoint:
             waited = [owner.downstream]
         else:
             # A name without a server may belong to any of them.
-            waited = [one for one in self.downstreams if place is None or one.toolbox in self._plain]
-        waited = [one for one in waited if one.pending]
+            waited = [
+                downstream for downstream in self.downstreams if place is None or downstream.toolbox in self._plain
+            ]
+        waited = [downstream for downstream in waited if downstream.pending]
         return self._answer_when_connected(call, waited, None) if waited else self._dispatch(call)
 
     def _waits_for_servers(self, method: str) -> bool:
         if method == "tools/list" and not self._meta.shows_tools:
             return False
-        return any(one.pending for one in self.downstreams)
+        return any(downstream.pending for downstream in self.downstreams)
 
     def _answer_about_uri(self, call: Call) -> Coroutine[Any, Any, Reply]:
         """Answer once the offers of the URI's server are known, if it has to be found or they have to be accepted."""
@@ -180,7 +184,11 @@ class GatewayEndpoint:
         waited: Sequence[Downstream] = ()
         if owner is None:
             # A URI without a server may belong to any of them.
-            waited = [one for one in self.downstreams if one.pending and one.toolbox in self._plain]
+            waited = [
+                downstream
+                for downstream in self.downstreams
+                if downstream.pending and downstream.toolbox in self._plain
+            ]
         elif owner.downstream.pending and owner.place in self._withheld_templates:
             waited = [owner.downstream]
         return self._answer_when_connected(call, waited, None) if waited else self._dispatch(call)
@@ -212,11 +220,19 @@ class GatewayEndpoint:
 
     def replace_all(self, offers: Sequence[Offers], withheld: WithheldDefinitions) -> None:
         """Publish the offers of these servers, and notify subscribers if they changed."""
-        self._offers = {one.place: one for one in offers}
+        self._offers = {server_offers.place: server_offers for server_offers in offers}
         # The host of a URI is lower-case.
-        self._by_host = {(toolbox.lower(), server.lower()): one for (toolbox, server), one in self._offers.items()}
+        self._by_host = {
+            (toolbox.lower(), server.lower()): server_offers
+            for (toolbox, server), server_offers in self._offers.items()
+        }
         self.stale = False
-        listed = [(one, offer) for one in offers for offer in one.tools if offer.place not in withheld.tools]
+        listed = [
+            (server_offers, offer)
+            for server_offers in offers
+            for offer in server_offers.tools
+            if offer.place not in withheld.tools
+        ]
         names = self._serve(offer.place for _, offer in listed)
         tools: list[Tool] = []
         entries: list[DirectoryEntry] = []
@@ -262,8 +278,8 @@ class GatewayEndpoint:
     def _extensions(self) -> Mapping[str, Json]:
         """Capabilities of servers beyond the protocol are passed on unchanged."""
         extensions: dict[str, Json] = {}
-        for one in self._offers.values():
-            declared = {} if one.catalog is None else one.catalog.capabilities.get("extensions")
+        for offer in self._offers.values():
+            declared = {} if offer.catalog is None else offer.catalog.capabilities.get("extensions")
             if isinstance(declared, Mapping):
                 extensions = {**declared, **extensions}
         return extensions
@@ -272,7 +288,7 @@ class GatewayEndpoint:
         return serve_names(places, plain=self._plain, reserved=reserved, budget=self._budget)
 
     def _arrange_prompts(self, offers: Sequence[Offers], withheld: Container[ToolName]) -> None:
-        offered = [offer for one in offers for offer in one.prompts if offer.place not in withheld]
+        offered = [offer for server_offers in offers for offer in server_offers.prompts if offer.place not in withheld]
         names = self._serve((offer.place for offer in offered), ())
         prompts = [offer.under(names[offer.place]) for offer in offered]
         if any(prompt.item.scopes for prompt in prompts):
@@ -283,16 +299,16 @@ class GatewayEndpoint:
         taken: set[str] = set()
         resources: list[Resource] = []
         self._by_uri = {}
-        for one in offers:
-            withheld = self._withheld_templates.get(one.place, ())
-            for resource in one.resources:
+        for server_offers in offers:
+            withheld = self._withheld_templates.get(server_offers.place, ())
+            for resource in server_offers.resources:
                 if resource.template is not None and resource.uri in withheld:
                     continue
                 # If two have one URI, the second is listed under its server's.
-                shown = one.qualified(resource) if resource.uri in taken else resource
+                shown = server_offers.qualified(resource) if resource.uri in taken else resource
                 taken.add(shown.uri)
                 resources.append(shown)
-                self._by_uri.setdefault(shown.uri, one)
+                self._by_uri.setdefault(shown.uri, server_offers)
         if any(resource.item.scopes for resource in resources):
             self._access.require_scopes()
         self.board.resources.replace_all(resources)
@@ -328,17 +344,19 @@ class GatewayEndpoint:
             listed = self._by_uri.get(template[0].uri)
         if listed is not None:
             return listed
-        plain = [one for one in self._offers.values() if one.serves_resources and one.plain]
+        plain = [offer for offer in self._offers.values() if offer.serves_resources and offer.plain]
         return plain[0] if len(plain) == 1 else None
 
     def _explain(self, name: str, view: View | None) -> PegboardError:
         withheld, places, downstreams = self._withheld, self._places, self.downstreams
-        toolboxes = {one.name: list(one.servers) for one in self._toolboxes.values()}
+        toolboxes = {downstream.name: list(downstream.servers) for downstream in self._toolboxes.values()}
         if view is not None:
             # A caller learns nothing about what it does not see.
             withheld = {place: reason for place, reason in withheld.items() if view.verdict(_item_at(place)).listed}
             places = {entry.name: entry.place for entry in self.directory if view.of(entry.tool).listed}
-            downstreams = [one for one in downstreams if view.may_see(one.toolbox, one.name)]
+            downstreams = [
+                downstream for downstream in downstreams if view.may_see(downstream.toolbox, downstream.name)
+            ]
             toolboxes = {
                 toolbox: [server for server in servers if view.may_see(toolbox, server)]
                 for toolbox, servers in toolboxes.items()
@@ -351,7 +369,7 @@ class GatewayEndpoint:
         place = parse_name(name)
         if self._plain and (place is None or place.toolbox not in toolboxes):
             close = [known for known in self.board.tools.suggest(name, view) if known in places]
-            plain = [one for one in downstreams if one.toolbox in self._plain]
+            plain = [downstream for downstream in downstreams if downstream.toolbox in self._plain]
             return unknown_plain_tool(name, close, plain)
         return UnknownTool(explain_unknown(name, places, toolboxes))
 
@@ -415,10 +433,10 @@ class GatewayEndpoint:
             if offers is None:
                 servers.append(ServerStatus(name, "idle" if toolbox.servers[name].enabled else "stopped"))
                 continue
-            one = offers.downstream
-            withheld = one.catalog is None or offers.place in self._without_instructions
-            told = None if withheld or one.catalog is None else one.catalog.instructions
-            servers.append(ServerStatus(name, one.state, one.describe_problem, told or ""))
+            downstream = offers.downstream
+            withheld = downstream.catalog is None or offers.place in self._without_instructions
+            instructions = None if withheld or downstream.catalog is None else downstream.catalog.instructions
+            servers.append(ServerStatus(name, downstream.state, downstream.describe_problem, instructions or ""))
         return Toolbox(toolbox.name, toolbox.description, tuple(servers), toolbox.mode)
 
     def visibility(self, caller: Caller) -> Visibility:
@@ -427,16 +445,18 @@ class GatewayEndpoint:
 
     async def wait_connected(self, toolbox: str | None) -> None:
         if toolbox is None:
-            wanted = [one for one in self.downstreams if one.pending and not one.config.lazy]
+            wanted = [
+                downstream for downstream in self.downstreams if downstream.pending and not downstream.config.lazy
+            ]
         else:
-            wanted = [one for one in self.downstreams if one.toolbox == toolbox]
+            wanted = [downstream for downstream in self.downstreams if downstream.toolbox == toolbox]
         if wanted:
             await self._wait_connected(wanted, None)
             # Their offers are published in the next turn of the loop.
             await asyncio.sleep(0)
 
     async def _wait_connected(self, downstreams: Sequence[Downstream], seconds: float | None) -> None:
-        waits = [asyncio.ensure_future(one.wait_connected()) for one in downstreams]
+        waits = [asyncio.ensure_future(downstream.wait_connected()) for downstream in downstreams]
         if not waits:
             return
         try:

@@ -156,8 +156,8 @@ class Offers:
             yield self._read_tool(definition, seen, renamed)
         self._withhold_malformed(seen)
         if seen:
-            for told in describe_unused(config, seen):
-                self.note(f"{self.source}: {told}")
+            for message in describe_unused(config, seen):
+                self.note(f"{self.source}: {message}")
 
     def _withhold_malformed(self, seen: Container[str]) -> None:
         """Keep the reasons for tools whose definition was not even read, except hidden ones."""
@@ -201,8 +201,8 @@ class Offers:
         schema = definition.get("inputSchema") if override.input_schema is None else override.input_schema
         arguments = ArgumentMapping(schema if isinstance(schema, Mapping) else {}, override.arguments)
         shown = {**definition, "inputSchema": arguments.schema if isinstance(schema, Mapping) else schema}
-        said = {"title": override.title, "description": override.description}
-        shown |= {member: text for member, text in said.items() if text is not None}
+        texts = {"title": override.title, "description": override.description}
+        shown |= {member: text for member, text in texts.items() if text is not None}
         if override.annotations is not None:
             own = definition.get("annotations")
             shown["annotations"] = {**(own if isinstance(own, Mapping) else {}), **override.annotations}
@@ -247,13 +247,13 @@ class Offers:
 
     def _tool_destination(self, original: str, shown: Mapping[str, Json], checked: CheckedSchemas) -> Destination:
         hints, execution = shown.get("annotations"), shown.get("execution")
-        told = hints if isinstance(hints, Mapping) else {}
+        annotations = hints if isinstance(hints, Mapping) else {}
         return Destination(
             downstream=self.downstream,
             tool=original,
             tell=ResultWriter(checked.output, name=f"{self.source}/{original}", limit=self._result_bytes).pass_on,
             map_result=self.addresses.in_result,
-            repeatable=told.get("readOnlyHint") is True or told.get("idempotentHint") is True,
+            repeatable=annotations.get("readOnlyHint") is True or annotations.get("idempotentHint") is True,
             as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
         )
 
@@ -267,9 +267,11 @@ class Offers:
             "_meta": {**meta, "source_server": server, "toolbox_name": toolbox, "original_name": original},
         }
         if not self.plain:
-            said = definition.get("description")
+            description = definition.get("description")
             marked["description"] = (
-                f"[{toolbox}/{server}] {said}" if isinstance(said, str) and said else f"{kind} from {toolbox}/{server}"
+                f"[{toolbox}/{server}] {description}"
+                if isinstance(description, str) and description
+                else f"{kind} from {toolbox}/{server}"
             )
         return marked
 

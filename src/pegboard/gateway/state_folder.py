@@ -26,14 +26,14 @@ _log = logging.getLogger("pegboard.gateway")
 
 def state_folder(environ: dict[str, str] | None = None) -> Path:
     """The state folder of this user: `PEGBOARD_STATE`, or the default of the platform."""
-    told = os.environ if environ is None else environ
-    if given := told.get("PEGBOARD_STATE"):
+    variables = os.environ if environ is None else environ
+    if given := variables.get("PEGBOARD_STATE"):
         return Path(given).expanduser()
     if sys.platform == "win32":
-        return Path(told.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "pegboard"
+        return Path(variables.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "pegboard"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "pegboard"
-    return Path(told.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pegboard"
+    return Path(variables.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "pegboard"
 
 
 def make_private(folder: Path) -> Path:
@@ -81,7 +81,7 @@ def _used_at(file: Path) -> float:
     if file.is_symlink() or not file.is_file():
         return math.inf
     beside = (file.with_name(file.name + ending) for ending in ("", "-wal", "-shm"))
-    return max(one.stat().st_mtime for one in beside if one.exists())
+    return max(path.stat().st_mtime for path in beside if path.exists())
 
 
 def token_folder() -> Path:

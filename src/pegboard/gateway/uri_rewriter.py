@@ -33,36 +33,36 @@ class UriRewriter:
 
     def in_definition(self, definition: Mapping[str, Json]) -> dict[str, Json]:
         """The definition of a resource or a template."""
-        told = dict(definition)
-        if isinstance(uri := told.get("uri"), str):
-            told["uri"] = self.to_gateway(uri)
-        elif isinstance(template := told.get("uriTemplate"), str):
-            told["uriTemplate"] = self.to_gateway(template)
-        return told
+        rewritten = dict(definition)
+        if isinstance(uri := rewritten.get("uri"), str):
+            rewritten["uri"] = self.to_gateway(uri)
+        elif isinstance(template := rewritten.get("uriTemplate"), str):
+            rewritten["uriTemplate"] = self.to_gateway(template)
+        return rewritten
 
     def in_meta(self, meta: Mapping[str, Json]) -> dict[str, Json]:
         """The metadata of a tool, which may name its UI resource (MCP Apps)."""
-        told = dict(meta)
-        ui = told.get("ui")
+        rewritten = dict(meta)
+        ui = rewritten.get("ui")
         if isinstance(ui, Mapping) and isinstance(uri := ui.get("resourceUri"), str):
-            told["ui"] = {**ui, "resourceUri": self.to_gateway(uri)}
-        if isinstance(uri := told.get("ui/resourceUri"), str):
-            told["ui/resourceUri"] = self.to_gateway(uri)
-        return told
+            rewritten["ui"] = {**ui, "resourceUri": self.to_gateway(uri)}
+        if isinstance(uri := rewritten.get("ui/resourceUri"), str):
+            rewritten["ui/resourceUri"] = self.to_gateway(uri)
+        return rewritten
 
     def in_result(self, result: dict[str, Json]) -> dict[str, Json]:
         """A result of the server: its contents, links, embedded resources, messages and metadata."""
         if self._plain:
             return result
-        told = dict(result)
+        rewritten = dict(result)
         for member, change in self._changes:
-            if member in told and isinstance(items := told[member], list):
-                told[member] = [change(item) for item in items]
-        if isinstance(meta := told.get("_meta"), dict):
-            told["_meta"] = self.in_meta(meta)
+            if member in rewritten and isinstance(items := rewritten[member], list):
+                rewritten[member] = [change(item) for item in items]
+        if isinstance(meta := rewritten.get("_meta"), dict):
+            rewritten["_meta"] = self.in_meta(meta)
             if not NOTES.isdisjoint(meta):
-                return translate_notes(told, self._to_name, self.to_gateway)
-        return told
+                return translate_notes(rewritten, self._to_name, self.to_gateway)
+        return rewritten
 
     def _to_name(self, tool: str) -> str:
         return join_name(self._toolbox, self._server, tool)
@@ -88,5 +88,5 @@ class UriRewriter:
             return item
         content = item.get("content")
         # Older revisions have one block, some servers send a list.
-        told = [self._block(one) for one in content] if isinstance(content, list) else self._block(content)
-        return {**item, "content": told}
+        rewritten = [self._block(block) for block in content] if isinstance(content, list) else self._block(content)
+        return {**item, "content": rewritten}

@@ -44,14 +44,16 @@ def withhold(shown: Sequence[Offers], pins: Pins) -> WithheldDefinitions:
         withheld.prompts.update(ToolName(*offers.place, name) for name in prompts.withheld)
         if templates.withheld:
             withheld.templates[offers.place] = {offers.addresses.to_gateway(uri) for uri in templates.withheld}
-        told = [*tools.notes, *prompts.notes, *templates.notes]
+        notes = [*tools.notes, *prompts.notes, *templates.notes]
         instructions = offers.catalog.instructions
         if instructions and not pins.has_accepted("servers", *offers.place, {"instructions": instructions}):
             findings = _scan(instructions[:MAX_INSTRUCTIONS])
-            told += [f"{offers.source}: its instructions are not passed on to clients; {one}" for one in findings]
+            notes += [
+                f"{offers.source}: its instructions are not passed on to clients; {finding}" for finding in findings
+            ]
             if findings or pins.quarantines:
                 withheld.instructions.add(offers.place)
-        offers.notes += [note for note in told if note not in offers.notes]
+        offers.notes += [note for note in notes if note not in offers.notes]
     return withheld
 
 

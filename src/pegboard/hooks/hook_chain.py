@@ -158,21 +158,21 @@ class _SlowPath:
         )
         return False
 
-    async def settle(self, hook: Callable[..., Any], said: Any) -> None:
+    async def settle(self, hook: Callable[..., Any], outcome: Any) -> None:
         """Await what a plain function returned if it is awaitable; any other value is dropped with a warning."""
-        if inspect.isawaitable(said):
-            said = await said
-        if said is not None and self._is_new(hook):
+        if inspect.isawaitable(outcome):
+            outcome = await outcome
+        if outcome is not None and self._is_new(hook):
             _log.warning(
                 "%s returned a %s, which is ignored; to change arguments or results, write an `around`",
                 name_of(hook),
-                type(said).__name__,
+                type(outcome).__name__,
             )
 
     def report_slow(self, phase: str, call: Call, seconds: float) -> None:
         """Warn about hooks that delay their call, or all calls if they block the loop."""
         if seconds > _SLOW_SECONDS and self._is_new(phase):
-            names = [name_of(hook) for one in self._hooks if (hook := getattr(one, phase)) is not None]
+            names = [name_of(hook) for entry in self._hooks if (hook := getattr(entry, phase)) is not None]
             _log.warning(
                 "the %s-hooks of %s took %.1f s: one of %s waits long, or blocks the event loop",
                 phase,
@@ -201,9 +201,9 @@ async def _run_error_hooks(hooks: Sequence[Hook], call: Call, exception: BaseExc
         limit = asyncio.timeout_at(_deadline(exception if cancelled is None else cancelled))
         try:
             async with limit:
-                said = hook.error(call, exception, elapsed)
-                if inspect.isawaitable(said):
-                    await said
+                outcome = hook.error(call, exception, elapsed)
+                if inspect.isawaitable(outcome):
+                    await outcome
         except BaseException as problem:
             if isinstance(problem, GeneratorExit) and not call._is_current():
                 raise

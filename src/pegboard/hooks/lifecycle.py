@@ -64,47 +64,47 @@ class Lifecycle:
 
     async def _apply(self) -> None:
         async with self._applying:
-            wanted = {id(one): one for one in self._attached() if _has_hooks(one)} if self._starts else {}
-            left = [one for one in self._started if id(one) not in wanted]
-            self._started = [one for one in self._started if id(one) in wanted]
-            for one in reversed(left):
-                await _leave(one)
-            known = {id(one) for one in self._started}
-            for one in wanted.values():
-                if id(one) not in known:
-                    self._started.append(one)
-                    await _enter(one)
+            wanted = {id(item): item for item in self._attached() if _has_hooks(item)} if self._starts else {}
+            left = [item for item in self._started if id(item) not in wanted]
+            self._started = [item for item in self._started if id(item) in wanted]
+            for item in reversed(left):
+                await _leave(item)
+            known = {id(item) for item in self._started}
+            for item in wanted.values():
+                if id(item) not in known:
+                    self._started.append(item)
+                    await _enter(item)
 
 
-def _has_hooks(one: Startable) -> bool:
-    return _is_overridden(one, "start") or _is_overridden(one, "stop")
+def _has_hooks(item: Startable) -> bool:
+    return _is_overridden(item, "start") or _is_overridden(item, "stop")
 
 
-def _is_overridden(one: Startable, hook: Literal["start", "stop"]) -> bool:
-    base = Middleware if isinstance(one, Middleware) else Tool
-    return hook in one.__dict__ or getattr(type(one), hook, None) is not getattr(base, hook)
+def _is_overridden(item: Startable, hook: Literal["start", "stop"]) -> bool:
+    base = Middleware if isinstance(item, Middleware) else Tool
+    return hook in item.__dict__ or getattr(type(item), hook, None) is not getattr(base, hook)
 
 
-async def _enter(one: Startable) -> None:
-    boards = one.__dict__["_boards"] = one.__dict__.get("_boards", 0) + 1
+async def _enter(middleware: Startable) -> None:
+    boards = middleware.__dict__["_boards"] = middleware.__dict__.get("_boards", 0) + 1
     if boards == 1:
-        await _run(one, "start")
+        await _run(middleware, "start")
 
 
-async def _leave(one: Startable) -> None:
-    one.__dict__["_boards"] -= 1
-    if not one.__dict__["_boards"]:
-        await _run(one, "stop")
+async def _leave(middleware: Startable) -> None:
+    middleware.__dict__["_boards"] -= 1
+    if not middleware.__dict__["_boards"]:
+        await _run(middleware, "stop")
 
 
-async def _run(one: Startable, hook: Literal["start", "stop"]) -> None:
-    if not _is_overridden(one, hook):
+async def _run(middleware: Startable, hook: Literal["start", "stop"]) -> None:
+    if not _is_overridden(middleware, hook):
         return
     try:
         async with asyncio.timeout(HOOK_SECONDS):
             # A plain `def` is allowed too.
-            made: object = getattr(one, hook)()
+            made: object = getattr(middleware, hook)()
             if inspect.isawaitable(made):
                 await made
     except Exception:  # noqa: BLE001 — what one of them cannot do must not keep the others, nor the board, from it
-        _log.exception("%s.%s failed", type(one).__name__, hook)
+        _log.exception("%s.%s failed", type(middleware).__name__, hook)

@@ -30,7 +30,7 @@ class _WatchedMeta(ABCMeta):
     def __setattr__(cls, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name in _COMPOSED_FROM:
-            for middleware in [one for one in _attached.values() if issubclass(type(one), cls)]:
+            for middleware in [attached for attached in _attached.values() if issubclass(type(attached), cls)]:
                 middleware._notify_watchers()
 
 

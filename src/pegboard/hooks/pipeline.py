@@ -76,8 +76,8 @@ def choose_targets(**named: str | Iterable[str] | None) -> list[tuple[Attachment
 def in_order(attachments: Iterable[Attachment], tools: Iterable[Tool | CalledItem]) -> list[Middleware]:
     """Every middleware with hooks, attached by the board, a tool or an item, outermost first."""
     chosen = list(attachments)
-    chosen += [Attachment(one, "tool", tool.name, None, 1 << 30) for tool in tools for one in tool.hooks]
-    return [one.middleware for one in sorted(chosen, key=_order) if isinstance(one.middleware, Middleware)]
+    chosen += [Attachment(hook, "tool", tool.name, None, 1 << 30) for tool in tools for hook in tool.hooks]
+    return [hook.middleware for hook in sorted(chosen, key=_order) if isinstance(hook.middleware, Middleware)]
 
 
 def compose(
@@ -116,20 +116,20 @@ def compose(
 
 def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem, kind: Kind) -> list[Middleware | Around]:
     """The middleware of a tool, outermost first; one that is attached in several ways counts once."""
-    chosen = [one for one in attachments if one.covers(tool, kind)]
+    chosen = [attachment for attachment in attachments if attachment.covers(tool, kind)]
     # After everything that the board attached to the same tool: an index that no board reaches.
-    own = enumerate([one for one in tool.hooks if kind in _kinds_of(one)], 1 << 30)
+    own = enumerate([attachment for attachment in tool.hooks if kind in _kinds_of(attachment)], 1 << 30)
     chosen += [Attachment(middleware, "tool", tool.name, None, index) for index, middleware in own]
-    chosen.sort(key=lambda one: (_order(one), _SCOPES.index(one.scope), one.index))
-    return list({id(one.middleware): one.middleware for one in chosen}.values())
+    chosen.sort(key=lambda attachment: (_order(attachment), _SCOPES.index(attachment.scope), attachment.index))
+    return list({id(attachment.middleware): attachment.middleware for attachment in chosen}.values())
 
 
 def _kinds_of(middleware: Middleware | Around) -> Collection[str]:
     return middleware.kinds if isinstance(middleware, Middleware) else KINDS
 
 
-def _order(one: Attachment) -> float:
-    order: float = getattr(one.middleware, "order", 0) if one.order is None else one.order
+def _order(attachment: Attachment) -> float:
+    order: float = getattr(attachment.middleware, "order", 0) if attachment.order is None else attachment.order
     return order
 
 

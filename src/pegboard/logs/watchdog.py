@@ -177,7 +177,7 @@ class Watchdog:
     # -- in the watchdog's thread ----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        seen, sample, overslept, told = self._last, None, 0.0, False
+        seen, sample, overslept, reported = self._last, None, 0.0, False
         pause = self._period
         wake = time.monotonic() + pause
         while not self._stopped.wait(pause):
@@ -186,12 +186,12 @@ class Watchdog:
             last = self._last
             if last is not seen:
                 self._judge(sample, overslept)
-                seen, sample, overslept, told = last, None, 0.0, False
+                seen, sample, overslept, reported = last, None, 0.0, False
             if now - seen.at > self._seconds / 2:
                 # Keep the first sample: a later one may show the loop after the stall, before its heartbeat.
                 sample = sample or self._sample(seen)
-                if not told and now - seen.at - overslept > STILL_SECONDS:
-                    told = self._report_while_it_lasts(seen, now)
+                if not reported and now - seen.at - overslept > STILL_SECONDS:
+                    reported = self._report_while_it_lasts(seen, now)
                 pause = self._period
             else:
                 # The next heartbeat is due long before.
@@ -273,13 +273,13 @@ def take_sample(
     """The cause as seen from the stacks of the loop's thread and of other threads."""
     frames: list[str] = []
     tool = server = ""
-    for one in _outwards(frame):
+    for outer in _outwards(frame):
         if len(frames) < FRAMES:
-            frames.append(_place(one))
-        if one.f_code.co_filename.startswith(_HOME):
-            tool = tool or _tool_in(one)
-            server = server or _server_in(one)
-    threads = (_place(one) for one in others if not one.f_code.co_filename.endswith(_IDLE))
+            frames.append(_place(outer))
+        if outer.f_code.co_filename.startswith(_HOME):
+            tool = tool or _tool_in(outer)
+            server = server or _server_in(outer)
+    threads = (_place(outer) for outer in others if not outer.f_code.co_filename.endswith(_IDLE))
     return StackSample(_describe_task(task), tool, server, tuple(frames), tuple(islice(threads, THREADS)))
 
 

@@ -67,9 +67,9 @@ class ErrorMessages(Middleware):
             if self._find(INTERNAL) is None:
                 raise
             error_id = log_failure(_log, "%s failed (%s)", call.name[:200], type(unexpected).__name__, error=unexpected)
-            said = ToolError(f"{call.name[:200]} failed, error id {error_id}", code=INTERNAL)
-            self._revise(call, said, INTERNAL)
-            raise said from unexpected
+            failure = ToolError(f"{call.name[:200]} failed, error id {error_id}", code=INTERNAL)
+            self._revise(call, failure, INTERNAL)
+            raise failure from unexpected
         result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
         return self._changed(call, result, reply) if result.get("isError") and isinstance(reply, Done) else reply
 
@@ -110,8 +110,8 @@ class ErrorMessages(Middleware):
 def _code_in(meta: Mapping[str, Json]) -> str:
     if PARSE_ERRORS in meta:
         return "invalid_arguments"
-    said = as_object(meta.get(ERROR)).get("code") or as_object(meta.get(REFUSED)).get("reason")
-    return said if isinstance(said, str) else "tool_error"
+    code = as_object(meta.get(ERROR)).get("code") or as_object(meta.get(REFUSED)).get("reason")
+    return code if isinstance(code, str) else "tool_error"
 
 
 def _read_message(code: str, given: str | ErrorMessage) -> ErrorMessage:

@@ -72,4 +72,4 @@ class Retry(Middleware):
 
 def _names(on: type[Exception] | tuple[type[Exception], ...], kind: type[Exception]) -> bool:
     """Whether `on` names this kind of error or a base of it, other than Exception."""
-    return any(issubclass(one, kind) for one in (on if isinstance(on, tuple) else (on,)))
+    return any(issubclass(error, kind) for error in (on if isinstance(on, tuple) else (on,)))

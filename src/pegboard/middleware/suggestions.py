@@ -38,7 +38,7 @@ class Suggestions(Middleware):
         for name, suggestion in given.items():
             if not isinstance(suggestion, Suggestion):
                 raise DeclarationError(f"{name}: use a Suggestion, got {suggestion!r:.80}")
-        self._tools = {name: (one.insights, read_actions(one.next_actions)) for name, one in tools.items()}
+        self._tools = {name: (shown.insights, read_actions(shown.next_actions)) for name, shown in tools.items()}
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         """Run the call, and add what its tool has no own of."""

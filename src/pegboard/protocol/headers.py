@@ -114,7 +114,7 @@ def _value_at(arguments: Json, path: Sequence[str]) -> Json:
     return value
 
 
-def _compare(name: str, told: str, value: Json) -> None:
+def _compare(name: str, header: str, value: Json) -> None:
     match value:
         case bool():
             wanted = "true" if value else "false"
@@ -124,14 +124,14 @@ def _compare(name: str, told: str, value: Json) -> None:
                 raise HeaderMismatch(f"Header mismatch: the body has a number for {name} beyond ±(2^53-1)")
             wanted = repr(value)
             # "SHOULD compare the header value and the body value numerically rather than as strings"
-            if _NUMBER.match(told) and Decimal(told) == Decimal(wanted):
+            if _NUMBER.match(header) and Decimal(header) == Decimal(wanted):
                 return
         case str():
             wanted = value
         case _:
             raise HeaderMismatch(f"Header mismatch: {name} must mirror a string, an integer or a boolean in the body")
-    if told != wanted:
-        raise HeaderMismatch(f"Header mismatch: {name} is {_cut(told)}, the body says {_cut(wanted)}")
+    if header != wanted:
+        raise HeaderMismatch(f"Header mismatch: {name} is {_cut(header)}, the body says {_cut(wanted)}")
 
 
 def _differ(name: str, sent: bytes | None, wanted: str) -> None:

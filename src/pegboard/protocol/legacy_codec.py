@@ -132,7 +132,10 @@ class LegacyCodec:
             case "resources/list" | "resources/templates/list" | "prompts/list":
                 result = _listed(result, self.version)
             case "prompts/get":
-                result = {**result, "messages": [_message(one, self.version) for one in objects_in(result["messages"])]}
+                result = {
+                    **result,
+                    "messages": [_message(message, self.version) for message in objects_in(result["messages"])],
+                }
         return trim("result", result, self.version)
 
     def _initialized(self, discovered: Mapping[str, Json]) -> Mapping[str, Json]:

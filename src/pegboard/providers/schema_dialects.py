@@ -280,9 +280,9 @@ def _mention(kept: Schema, schema: Mapping[str, Json], handled: set[str], path: 
     if not lost:
         return kept
     notes.append(f"{path or 'the schema'}: {', '.join(lost)} moved to the description")
-    said = "; ".join(f"{keyword}: {_shown(schema[keyword])}" for keyword in lost)
+    description = "; ".join(f"{keyword}: {_shown(schema[keyword])}" for keyword in lost)
     about = kept.get("description", "")
-    return {**kept, "description": f"{about} ({said})" if about else said}
+    return {**kept, "description": f"{about} ({description})" if about else description}
 
 
 def _shown(value: Json) -> str:

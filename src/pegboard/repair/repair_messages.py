@@ -56,13 +56,13 @@ def write(note: Note) -> ParseWarning:
     """The warning that reports a repair."""
     path, code, got, became = note
     before, between, after = _PIECES.get(code, _OTHER)
-    said = before
+    shown = before
     if between is not None:
-        said += show_value(got) + between
+        shown += show_value(got) + between
     if after is not None:
-        said += show_value(became) + after
+        shown += show_value(became) + after
     where = format_path(path)
-    text = f"{where}: {said}"
+    text = f"{where}: {shown}"
     if not where or len(where) > MAX_PATH_LENGTH or len(text) > MAX_LENGTH:
-        text = fit_message(where, said)
+        text = fit_message(where, shown)
     return ParseWarning(where, code, text, got, became)

@@ -321,17 +321,17 @@ class SchemaNode:
         return node
 
     def _pointers_for(self, name: str, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
-        said = False
+        is_declared = False
         declared, patterns = part.get("properties"), part.get("patternProperties")
         if isinstance(declared, Mapping) and name in declared:
-            said = True
+            is_declared = True
             yield join(pointer, "properties", name)
         if isinstance(patterns, Mapping):
             for pattern in patterns:
                 if self._graph.matches(pattern, name):
-                    said = True
+                    is_declared = True
                     yield join(pointer, "patternProperties", pattern)
-        if not said and isinstance(part.get("additionalProperties"), Mapping):
+        if not is_declared and isinstance(part.get("additionalProperties"), Mapping):
             yield join(pointer, "additionalProperties")
 
     def item(self, index: int) -> SchemaNode | None:

@@ -46,13 +46,13 @@ def raise_denied(verdict: Verdict, caller: DeniedCaller, name: str) -> NoReturn:
 
     An authenticated caller learns which scopes to request; others get the reason.
     """
-    said = f"Access to {name[:200]!r} is denied"
+    message = f"Access to {name[:200]!r} is denied"
     needed = " ".join(verdict.scopes)
     if needed and caller.principal:
-        raise InsufficientScope(f"{said}: it needs the scopes {needed}", verdict.scopes, caller.resource_metadata)
+        raise InsufficientScope(f"{message}: it needs the scopes {needed}", verdict.scopes, caller.resource_metadata)
     if needed:
-        raise AccessDenied(f"{said}: the credentials of this client lack scopes that it needs: {needed}")
-    raise AccessDenied(f"{said}: the rules of this server do not allow it for this client")
+        raise AccessDenied(f"{message}: the credentials of this client lack scopes that it needs: {needed}")
+    raise AccessDenied(f"{message}: the rules of this server do not allow it for this client")
 
 
 def as_tool_error(denied: AccessDenied) -> ToolError:

@@ -162,7 +162,7 @@ def _without_dots(path: str) -> str:
 def _has_claim(claims: Mapping[str, object], name: str, values: Iterable[object]) -> bool:
     actual = _claim(claims, name)
     given = actual if isinstance(actual, list | tuple) else (actual,)
-    return any(same_json(one, value) for one in given for value in values)
+    return any(same_json(item, value) for item in given for value in values)
 
 
 def same_json(one: object, other: object) -> bool:

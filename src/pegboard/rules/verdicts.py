@@ -145,7 +145,7 @@ class Rules:
         return [
             clause.verdict.rule
             for clause in self._clauses
-            if not clause.kinds.isdisjoint(kinds) and not any(clause.matches(*one) for one in known)
+            if not clause.kinds.isdisjoint(kinds) and not any(clause.matches(*names) for names in known)
         ]
 
     def view(self, principal: Principal) -> View:
@@ -156,8 +156,8 @@ class Rules:
             return known[1]
         holding = tuple(
             (rule, who)
-            for rule, one in enumerate(self._rules)
-            for who, condition in enumerate(one.who)
+            for rule, rule_read in enumerate(self._rules)
+            for who, condition in enumerate(rule_read.who)
             if condition.holds_without_scopes(principal)
         )
         view = self._view(holding, principal.scopes, principal.kind)
@@ -225,15 +225,17 @@ class View:
             return _TOO_LONG
         canonical = canonical_uri(item.name)
         candidates = self._candidates(item, canonical)
-        decided = self._decide(item, (one for one in candidates if one.matches(item, canonical)), self._holding)
+        decided = self._decide(
+            item, (clause for clause in candidates if clause.matches(item, canonical)), self._holding
+        )
         if decided.effect == "hide":
             return decided
         if decided.effect == "allow":
             missing = self._kind != "local" and not item.scopes <= self._scopes
             return self._deny(_OWN_SCOPES, item.scopes) if missing else decided
-        if all(one.rule in self._holding for one in candidates):
+        if all(clause.rule in self._holding for clause in candidates):
             return decided
-        matching = [one for one in candidates if one.matches(item, canonical)]
+        matching = [clause for clause in candidates if clause.matches(item, canonical)]
         return self._deny(decided.rule, self._find_scopes(item, matching))
 
     def may_see(self, toolbox: str, server: str = "") -> bool:
@@ -278,7 +280,7 @@ class View:
             for needed in self._needed[clause.rule]:
                 wanted = needed | item.scopes
                 scopes = self._scopes | wanted
-                holding = {one.rule for one in matching if self._holds(one.rule, scopes)}
+                holding = {matched.rule for matched in matching if self._holds(matched.rule, scopes)}
                 if self._decide(item, matching, holding).effect == "allow":
                     found.append(wanted)
         return min(found, key=lambda wanted: len(wanted - self._scopes), default=frozenset())

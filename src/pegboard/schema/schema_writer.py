@@ -145,9 +145,9 @@ class _Writer:
     def _write_field(self, field: FieldShape, shape: Shape) -> Schema:
         schema = self.write(shape)
         if field.default is not UNSET and field.default is not None:
-            told = json_form(field.default)
-            if told is not UNSET:
-                schema["default"] = told
+            default = json_form(field.default)
+            if default is not UNSET:
+                schema["default"] = default
         return schema
 
     def _refer(self, key: Hashable) -> Schema:
@@ -207,7 +207,7 @@ class _Writer:
     def _write_map(self, shape: MapShape) -> Schema:
         key, value = self.write(shape.key), self.write(shape.value)
         kind = key.get("type")
-        names = {word: said for word, said in key.items() if word not in {"type", "description", NAMES}}
+        names = {word: bound for word, bound in key.items() if word not in {"type", "description", NAMES}}
         if kind in _NUMERIC_NAMES:
             # Names are always strings: constraints of a number would never match one.
             names = {"pattern": _NUMERIC_NAMES[kind]}
@@ -347,7 +347,7 @@ def annotate(schema: Schema, notes: ValueNotes, format_: str, *, private: bool =
             schema[EXACT] = True
     if notes.description:
         schema["description"] = notes.description
-    examples = [told for told in map(json_form, notes.examples) if told is not UNSET]
+    examples = [example for example in map(json_form, notes.examples) if example is not UNSET]
     if examples:
         schema["examples"] = examples
     if notes.header:

@@ -174,10 +174,10 @@ class Validator:
 
     def lists(self, value: Json) -> bool:
         """Whether a value is small enough for its problems to be listed."""
-        parts, (steps, told, *_) = count(value, DETAILED_PARTS), self.cost
+        parts, (steps, listing_steps, *_) = count(value, DETAILED_PARTS), self.cost
         # A value without parts is checked against its own place only, once.
-        told = told if parts > 1 else min(told, steps)
-        return parts <= DETAILED_PARTS and parts * told <= DETAILED_STEPS and parts * steps <= JUDGED_STEPS
+        listing_steps = listing_steps if parts > 1 else min(listing_steps, steps)
+        return parts <= DETAILED_PARTS and parts * listing_steps <= DETAILED_STEPS and parts * steps <= JUDGED_STEPS
 
     def problems(self, value: Json) -> Iterable[Problem]:
         """Every problem of a small value; for a large one, only that it has one."""

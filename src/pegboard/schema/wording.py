@@ -120,8 +120,8 @@ def describe(schema: Mapping[str, Json], root: Mapping[str, Json], depth: int = 
         return "one of " + _listing(listed) if len(listed) > 1 else show_value(listed[0], 30)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if "type" not in schema and isinstance(branches, list) and depth < 3:
-        told = [describe(branch, root, depth + 1) for branch in branches[:6] if isinstance(branch, Mapping)]
-        return " or ".join(dict.fromkeys(told)) or "another value"
+        descriptions = [describe(branch, root, depth + 1) for branch in branches[:6] if isinstance(branch, Mapping)]
+        return " or ".join(dict.fromkeys(descriptions)) or "another value"
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     return " or ".join(_describe_kind(kind, schema, root, depth) for kind in kinds[:6])

@@ -274,11 +274,11 @@ class Overseer:
             os._exit(code)
 
     def _listen(self, worker: _WorkerProcess) -> None:
-        said = os.read(worker.report, 65536)
-        if not said:
+        report = os.read(worker.report, 65536)
+        if not report:
             self._selector.unregister(worker.report)
             return
-        self._note(worker, said)
+        self._note(worker, report)
         if worker.drained and not self._asked:
             # Someone has stopped this worker alone.
             self._order(worker, _CLOSE)
@@ -286,10 +286,10 @@ class Overseer:
             self._announced = True
             self._on_ready()
 
-    def _note(self, worker: _WorkerProcess, said: bytes) -> None:
-        worker.ready = worker.ready or _READY in said
-        worker.drained = worker.drained or _DRAINED in said
-        worker.said += said.replace(_READY, b"").replace(_DRAINED, b"")
+    def _note(self, worker: _WorkerProcess, report: bytes) -> None:
+        worker.ready = worker.ready or _READY in report
+        worker.drained = worker.drained or _DRAINED in report
+        worker.said += report.replace(_READY, b"").replace(_DRAINED, b"")
 
     def _order(self, worker: _WorkerProcess, order: bytes) -> None:
         with contextlib.suppress(OSError):

@@ -54,7 +54,7 @@ class OpenQuestions:
     @property
     def calls(self) -> int:
         """How many calls wait."""
-        return len({id(one.sender) for one in self._open.values()})
+        return len({id(question.sender) for question in self._open.values()})
 
     def receive_answer(self, message: Message) -> None:
         """Deliver an answer; duplicates and unknown ids are dropped."""
@@ -66,7 +66,7 @@ class OpenQuestions:
         self, questions: Mapping[str, Question], sender: QuestionSender, limits: Limits
     ) -> Mapping[str, Json]:
         """Ask all questions at once and wait for the result of each."""
-        waiting = sum(one.sender is sender for one in self._open.values())
+        waiting = sum(question.sender is sender for question in self._open.values())
         if waiting + len(questions) > limits.questions:
             text = f"A call may ask its caller {limits.questions} questions at a time; this one asks {waiting + len(questions)}"
             raise LimitReached(text, "asks", limit=limits.questions)
@@ -117,7 +117,7 @@ def read_result(message: Message, question: Question) -> Json:
 
 def _reason(error: bytes) -> str:
     try:
-        told = decode_json(error).get("message")
+        message = decode_json(error).get("message")
     except (msgspec.MsgspecError, AttributeError):
-        told = None
-    return told[:_QUOTED] if isinstance(told, str) and told else "no reason given"
+        message = None
+    return message[:_QUOTED] if isinstance(message, str) and message else "no reason given"

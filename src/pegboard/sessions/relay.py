@@ -87,8 +87,8 @@ class Relay:
         if not worker or worker == self._cluster.me or isinstance(message.id, msgspec.UnsetType):
             session.answer(message)
             return None
-        said = _Answer(digest(session.caller.session), message.id, bytes(message.result), bytes(message.error))
-        return self._cluster.send_to(worker, _ANSWER, _encode(said))
+        answer = _Answer(digest(session.caller.session), message.id, bytes(message.result), bytes(message.error))
+        return self._cluster.send_to(worker, _ANSWER, _encode(answer))
 
     def cancel(self, session: Session, request_id: RequestId | None) -> Awaitable[object] | None:
         """Cancel the call with that id in any process; None if it runs here or nowhere."""
@@ -97,20 +97,20 @@ class Relay:
             return None
         return self._cluster.broadcast(_CANCEL, _encode(_Cancel(digest(session.caller.session), request_id)))
 
-    def _receive_answer(self, said: bytes) -> None:
-        answer = _decode_answer(said)
+    def _receive_answer(self, message: bytes) -> None:
+        answer = _decode_answer(message)
         session = self._sessions.find_by_digest(answer.session)
         if session is not None:
             session.answer(Message("2.0", id=answer.id, result=_raw(answer.result), error=_raw(answer.error)))
 
-    def _receive_cancel(self, said: bytes) -> None:
-        cancel = _decode_cancel(said)
+    def _receive_cancel(self, message: bytes) -> None:
+        cancel = _decode_cancel(message)
         session = self._sessions.find_by_digest(cancel.session)
         if session is not None:
             session.cancel(cancel.id)
 
-    def _receive_handoff(self, said: bytes) -> None:
-        part = _decode_handoff(said)
+    def _receive_handoff(self, message: bytes) -> None:
+        part = _decode_handoff(message)
         session = self._sessions.find_by_digest(part.session)
         if session is not None and session.streamed:
             session.streams.detach_connection(part.stream, part.retry_ms)
@@ -121,11 +121,11 @@ class Relay:
         """Stop the streams of a session in other processes from carrying changes; returns their last change."""
         answers = await self._cluster.ask_others(_LISTEN, digest(session.caller.session).encode())
         for worker, answer in answers.items():
-            heard = _decode_position(answer) if answer else _ListenPosition(None, carried=False)
-            if heard.carried:
+            position = _decode_position(answer) if answer else _ListenPosition(None, carried=False)
+            if position.carried:
                 self._before[session.caller.session] = worker
-            if heard.after is not None and not session.listeners:
-                session.heard = heard.after if session.heard is None else max(heard.after, session.heard)
+            if position.after is not None and not session.listeners:
+                session.heard = position.after if session.heard is None else max(position.after, session.heard)
 
     def end_listening(self, session: Session, listener: SessionListener) -> None:
         """A stream has ended; if none is left here, the previous carrier continues."""
@@ -135,29 +135,29 @@ class Relay:
             return
         worker = self._before.pop(session.caller.session, None)
         if worker is not None:
-            said = _encode(_Carry(digest(session.caller.session), listener.after))
-            task = asyncio.get_running_loop().create_task(self._send_to_worker(worker, said))
+            message = _encode(_Carry(digest(session.caller.session), listener.after))
+            task = asyncio.get_running_loop().create_task(self._send_to_worker(worker, message))
             self._passing.add(task)
             task.add_done_callback(self._passing.discard)
 
-    async def _send_to_worker(self, worker: str, said: bytes) -> None:
+    async def _send_to_worker(self, worker: str, message: bytes) -> None:
         try:
-            await self._cluster.send_to(worker, _CARRY, said)
+            await self._cluster.send_to(worker, _CARRY, message)
         except StoreDown:
             _log.warning("the previous stream could not be resumed: its client gets no changes until it listens again")
 
-    def _receive_listen(self, said: bytes) -> Awaitable[bytes] | None:
-        session = self._sessions.find_by_digest(said.decode())
+    def _receive_listen(self, message: bytes) -> Awaitable[bytes] | None:
+        session = self._sessions.find_by_digest(message.decode())
         if session is None:
             return None
-        heard = _ListenPosition(session.heard, carried=False)
+        position = _ListenPosition(session.heard, carried=False)
         for newest in session.listeners[-1:]:
-            heard = _ListenPosition(newest.after, carried=not newest.idle)
+            position = _ListenPosition(newest.after, carried=not newest.idle)
             newest.idle = True
-        return _at_once(_encode(heard))
+        return _at_once(_encode(position))
 
-    def _receive_carry(self, said: bytes) -> None:
-        carry = _decode_carry(said)
+    def _receive_carry(self, message: bytes) -> None:
+        carry = _decode_carry(message)
         session = self._sessions.find_by_digest(carry.session)
         if session is None:
             return

@@ -121,7 +121,9 @@ class Sessions:
 
     def end_all_of(self, principal: str) -> None:
         """End the sessions of a principal that are here: their calls and streams too."""
-        for session in [one for one in self._open.values() if one.caller.principal.id == principal]:
+        for session in [
+            open_session for open_session in self._open.values() if open_session.caller.principal.id == principal
+        ]:
             self._spawn(self.end(session))
 
     def find_by_digest(self, hidden: str) -> Session | None:
@@ -256,8 +258,8 @@ class Sessions:
         if self._cluster is not None:
             await self._cluster.ask_others(_CHANGED, digest(session.caller.session).encode())
 
-    def _on_changed(self, said: bytes) -> Awaitable[bytes] | None:
-        hidden = said.decode()
+    def _on_changed(self, message: bytes) -> Awaitable[bytes] | None:
+        hidden = message.decode()
         if hidden in self._loading:
             self._changed.add(hidden)
         session = self._by_digest.get(hidden)

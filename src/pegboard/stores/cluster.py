@@ -112,33 +112,33 @@ class Cluster:
             self._living = now, living
         return worker in living
 
-    async def send_to(self, worker: str, kind: str, said: bytes) -> bool:
+    async def send_to(self, worker: str, kind: str, payload: bytes) -> bool:
         """Send a message to one process; False if it is not alive."""
-        return await self._workers.send(worker, _encode(_ClusterMessage(self._prefix + kind, self.me, 0, said)))
+        return await self._workers.send(worker, _encode(_ClusterMessage(self._prefix + kind, self.me, 0, payload)))
 
-    async def broadcast(self, kind: str, said: bytes) -> None:
+    async def broadcast(self, kind: str, payload: bytes) -> None:
         """Send a message to all other processes."""
-        message = _encode(_ClusterMessage(self._prefix + kind, self.me, 0, said))
+        message = _encode(_ClusterMessage(self._prefix + kind, self.me, 0, payload))
         await asyncio.gather(*(self._workers.send(worker, message) for worker in await self._others()))
 
-    async def ask(self, worker: str, kind: str, said: bytes, seconds: float = _REPLY_SECONDS) -> bytes | None:
+    async def ask(self, worker: str, kind: str, payload: bytes, seconds: float = _REPLY_SECONDS) -> bytes | None:
         """The reply of one process; None if it is not alive or does not reply in time."""
-        return (await self._ask([worker], kind, said, seconds)).get(worker)
+        return (await self._ask([worker], kind, payload, seconds)).get(worker)
 
-    async def ask_others(self, kind: str, said: bytes, seconds: float = _REPLY_SECONDS) -> Mapping[str, bytes]:
+    async def ask_others(self, kind: str, payload: bytes, seconds: float = _REPLY_SECONDS) -> Mapping[str, bytes]:
         """The replies of the other processes, by name; those that do not reply in time are missing."""
-        return await self._ask(await self._others(), kind, said, seconds)
+        return await self._ask(await self._others(), kind, payload, seconds)
 
     async def _others(self) -> list[str]:
         # Read again each time: a process that has just started may already have read what is about to change.
         return [worker for worker in await self._workers.living() if worker != self.me]
 
-    async def _ask(self, workers: list[str], kind: str, said: bytes, seconds: float) -> Mapping[str, bytes]:
+    async def _ask(self, workers: list[str], kind: str, payload: bytes, seconds: float) -> Mapping[str, bytes]:
         if not workers:
             return {}
         loop = asyncio.get_running_loop()
         number = next(self._numbers)
-        message = _encode(_ClusterMessage(self._prefix + kind, self.me, number, said))
+        message = _encode(_ClusterMessage(self._prefix + kind, self.me, number, payload))
         waiting = {worker: loop.create_future() for worker in workers}
         self._asked.update({(number, worker): future for worker, future in waiting.items()})
         try:
@@ -171,9 +171,9 @@ class Cluster:
 
     async def _answer(self, word: _ClusterMessage, answering: Awaitable[bytes] | None) -> None:
         try:
-            said = b"" if answering is None else await answering
+            answer = b"" if answering is None else await answering
             if word.number:
-                await self._workers.send(word.sender, _encode(_ClusterMessage(_ANSWER, self.me, word.number, said)))
+                await self._workers.send(word.sender, _encode(_ClusterMessage(_ANSWER, self.me, word.number, answer)))
         except StoreDown as problem:
             _log.warning("a reply to another process could not be sent: %s", problem)
         except Exception:  # noqa: BLE001 — a message that cannot be handled must not affect the others

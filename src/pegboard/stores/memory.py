@@ -49,7 +49,7 @@ class Watchers(Generic[TopicT]):
         self._watchers[topic] = (*self._watchers.get(topic, ()), own)
 
         def end() -> None:
-            left = tuple(one for one in self._watchers.get(topic, ()) if one is not own)
+            left = tuple(kept for kept in self._watchers.get(topic, ()) if kept is not own)
             if left:
                 self._watchers[topic] = left
             else:
@@ -183,8 +183,8 @@ class MemoryLogs:
         group = self._groups[log.name[0]]
         if log.ended is not None:
             ended = group.ended()
-            for one in ended[: max(0, len(ended) - limits.ended_streams)]:
-                self._remove(one)
+            for name in ended[: max(0, len(ended) - limits.ended_streams)]:
+                self._remove(name)
         if group.size > limits.session_bytes:
             self._trim_session(group)
         if self._size > limits.stored_bytes:
@@ -311,7 +311,7 @@ class MemoryRecords:
             heappush(self._due, (record.until, key))
             if len(self._due) > 2 * len(self._kept) + 64:
                 # Most entries belong to values that were overwritten or deleted.
-                self._due = [(one.until, name) for name, one in self._kept.items() if one.until is not None]
+                self._due = [(kept.until, name) for name, kept in self._kept.items() if kept.until is not None]
                 heapify(self._due)
 
 

@@ -81,7 +81,9 @@ class ChangeFeed:
         self._waiting.pop(change, None)
         if len(self._waiting) >= self._keep:
             # Without a URI, so for every URI. Notifications of the author cannot be summed up.
-            self._waiting = {one: None for one in self._waiting if one.kind not in ("updated", "notification")}
+            self._waiting = {
+                waiting: None for waiting in self._waiting if waiting.kind not in ("updated", "notification")
+            }
             change = Change("updated")
         self._waiting[change] = None
         self._some.set()

@@ -152,8 +152,8 @@ class TaskMethods:
         if await self._cluster.ask(record.owner, _TASK, order, _REPLY_SECONDS) is None:
             raise Busy("The server process that runs this task does not respond; try again", retry_after=1)
 
-    def _receive_command(self, said: bytes) -> Awaitable[bytes] | None:
-        order = _decode(said)
+    def _receive_command(self, message: bytes) -> Awaitable[bytes] | None:
+        order = _decode(message)
         job = next((job for task_id, job in self._runs.items() if task_key(task_id) == order.key), None)
         # A task that is missing here has just ended.
         return None if job is None else self._apply_command(job, order)

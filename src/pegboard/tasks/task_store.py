@@ -40,11 +40,11 @@ class TaskRecord(Struct, kw_only=True):
 
     def initial_task(self, task_id: str) -> dict[str, Json]:
         """The task as reported when it is created."""
-        told: dict[str, Json] = {"taskId": task_id, "status": self.status}
+        task: dict[str, Json] = {"taskId": task_id, "status": self.status}
         if self.message is not None:
-            told["statusMessage"] = self.message
+            task["statusMessage"] = self.message
         return {
-            **told,
+            **task,
             "createdAt": _iso(self.created),
             "lastUpdatedAt": _iso(self.updated),
             "ttlMs": int(self.seconds * 1000),
@@ -53,10 +53,10 @@ class TaskRecord(Struct, kw_only=True):
 
     def full_task(self, task_id: str) -> dict[str, Json]:
         """The task as reported by tasks/get."""
-        told = self.initial_task(task_id)
+        task = self.initial_task(task_id)
         if self.status in _OUTCOMES:
-            told[_OUTCOMES[self.status]] = self.outcome
-        return told
+            task[_OUTCOMES[self.status]] = self.outcome
+        return task
 
 
 class _TaskSlot(Struct):

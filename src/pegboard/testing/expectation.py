@@ -83,9 +83,9 @@ class Expectation:
     def notes(self, *parts: str) -> Self:
         """The notes that the server added for the model contain all these `parts`."""
         __tracebackhide__ = True
-        told = "\n".join(_note_texts(self.result.content))
-        missing = [part for part in parts if part not in told]
-        return self._check(not missing, f"notes that contain {', '.join(map(repr, missing))}, not {told!r}")
+        text = "\n".join(_note_texts(self.result.content))
+        missing = [part for part in parts if part not in text]
+        return self._check(not missing, f"notes that contain {', '.join(map(repr, missing))}, not {text!r}")
 
     def matches(self, pattern: str) -> Self:
         """The regular expression `pattern` occurs in the text."""

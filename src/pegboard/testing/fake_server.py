@@ -77,7 +77,7 @@ class FakeServer(Board):
                 raise value
             return value if isinstance(value, Done) else ResultWriter(name=tool).write(value)
 
-        if tool in {one.name for one in self.tools}:
+        if tool in {known.name for known in self.tools}:
             self.remove(tool)
         self.add(RelayedTool(shown, relay, source=f"fake server {self.name!r}"))
 

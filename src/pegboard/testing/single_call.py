@@ -107,9 +107,9 @@ async def run_alone(
             raise value
         return value if isinstance(value, Done) else ResultWriter().write(value)
 
-    for one in middleware:
-        check_middleware(one)
-    attached = [Attachment(one, "board", "", None, index) for index, one in enumerate(middleware)]
+    for hook in middleware:
+        check_middleware(hook)
+    attached = [Attachment(hook, "board", "", None, index) for index, hook in enumerate(middleware)]
     tool = call.tool if isinstance(call.tool, Tool) else UNKNOWN_ITEM
     result: Mapping[str, Json] | None = None
     exception: BaseException | None = None

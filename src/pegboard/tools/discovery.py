@@ -35,15 +35,15 @@ def find_tools(place: Any) -> list[MarkedTool | Tool | type[Tool]]:
     if isinstance(place, ModuleType):
         below = pkgutil.walk_packages(getattr(place, "__path__", ()), place.__name__ + ".")
         places += [import_module(module.name) for module in below]
-    classes = [one for where in places for one in _classes_in(where)]
-    bases = {base for one in classes for base in one.__mro__[1:]}
+    classes = [found_tool for where in places for found_tool in _classes_in(where)]
+    bases = {base for found_tool in classes for base in found_tool.__mro__[1:]}
     found: dict[int, MarkedTool | Tool | type[Tool]] = {}
     for where in places:
-        for one in _tools_in(where, bases):
+        for found_tool in _tools_in(where, bases):
             # A Tool that one module imports from another is one tool.
-            found.setdefault(id(one), one)
-    made = {type(one) for one in found.values() if isinstance(one, Tool)}
-    return [one for one in found.values() if not (isinstance(one, type) and one in made)]
+            found.setdefault(id(found_tool), found_tool)
+    made = {type(found_tool) for found_tool in found.values() if isinstance(found_tool, Tool)}
+    return [found_tool for found_tool in found.values() if not (isinstance(found_tool, type) and found_tool in made)]
 
 
 def _tools_in(place: Any, bases: set[type]) -> Iterator[MarkedTool | Tool | type[Tool]]:
@@ -95,7 +95,7 @@ def _reason_to_omit(owner: type, bases: set[type]) -> str:
 
 def _marks_of(owner: type) -> Iterator[tuple[str, ToolMark]]:
     """The marked methods of a class, inherited ones first; properties are not read, since that runs an author's code."""
-    for name in dict.fromkeys(name for one in reversed(owner.__mro__) for name in vars(one)):
+    for name in dict.fromkeys(name for base in reversed(owner.__mro__) for name in vars(base)):
         raw = inspect.getattr_static(owner, name)
         mark = mark_of(raw)
         if mark is None and isinstance(raw, staticmethod | classmethod):
@@ -106,7 +106,7 @@ def _marks_of(owner: type) -> Iterator[tuple[str, ToolMark]]:
 
 def _classes_in(place: Any) -> Iterator[type]:
     if isinstance(place, ModuleType):
-        yield from (one for one in vars(place).values() if isinstance(one, type) and _is_defined_in(one, place))
+        yield from (value for value in vars(place).values() if isinstance(value, type) and _is_defined_in(value, place))
 
 
 def _is_defined_in(value: Any, module: ModuleType) -> bool:

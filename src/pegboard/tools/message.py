@@ -36,8 +36,8 @@ class JsonRpcMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return value
         except BindingProblem as problem:
             errors = describe_problems(problem, params)
-            told = "; ".join(error.message for error in errors)
-            raise InvalidArguments(f"The arguments do not fit: {told}", errors) from problem
+            reasons = "; ".join(error.message for error in errors)
+            raise InvalidArguments(f"The arguments do not fit: {reasons}", errors) from problem
 
     def get(self, name: str, default: Any = None) -> Any:
         """One of the params by name."""

@@ -172,7 +172,7 @@ def is_required(parameter: Parameter) -> bool:
 
 def takes_decimals(parameters: Sequence[Parameter]) -> bool:
     """Whether a value is a Decimal, which keeps the digits that were sent."""
-    return any(one.kind is ValueKind.DECIMAL or takes_decimals(one.parameters) for one in parameters)
+    return any(parameter.kind is ValueKind.DECIMAL or takes_decimals(parameter.parameters) for parameter in parameters)
 
 
 def read_declared(
@@ -230,8 +230,8 @@ def _check_parameter(parameter: Parameter, where: str) -> None:
         ("cardinality", parameter.cardinality, Cardinality),
     ):
         if not isinstance(given, kinds):
-            meant = [one for one in kinds if given == one.value or str(given).upper() == one.name]
-            listed = ", ".join(f"{kinds.__name__}.{one.name}" for one in meant or kinds)
+            meant = [kind for kind in kinds if given == kind.value or str(given).upper() == kind.name]
+            listed = ", ".join(f"{kinds.__name__}.{kind.name}" for kind in meant or kinds)
             raise DeclarationError(f"{where}: {option}={given!r:.40}; use {'' if meant else 'one of '}{listed}")
     if not isinstance(parameter.required, bool):
         raise DeclarationError(f"{where}: required={parameter.required!r:.40}; use True or False")
@@ -309,7 +309,7 @@ def _check_values(values: Sequence[Json], schema: Mapping[str, Json], where: str
         except (TypeError, ValueError) as problem:
             raise DeclarationError(f"{where}: {value!r:.40} must be a JSON value ({problem})") from problem
         if not fits:
-            shown = {word: said for word, said in schema.items() if word in ("type", "format", "enum", "items")}
+            shown = {word: bound for word, bound in schema.items() if word in ("type", "format", "enum", "items")}
             raise DeclarationError(f"{where}: {value!r:.40} does not fit {msgspec.json.encode(shown).decode()}")
 
 

@@ -420,7 +420,7 @@ def _check_requires(requires: Any, source: str) -> None:
             raise DeclarationError(f"{source}: requires={required!r} is not a client capability; use one of {listed}")
         parts = _CLIENT_CAPABILITIES[name]
         if dot and (not part or (parts is not None and part not in parts)):
-            listed = f"{name}.NAME" if parts is None else ", ".join(f"{name}.{one}" for one in parts)
+            listed = f"{name}.NAME" if parts is None else ", ".join(f"{name}.{detail}" for detail in parts)
             raise DeclarationError(
                 f"{source}: requires={required!r} is not a client capability; use {name} or one of {listed}"
             )

@@ -218,8 +218,8 @@ class ResultWriter:
         validator = self._validator
         if validator is None:
             check_numbers(value, text)
-            told = decode(data) if text[0] == '"' else text
-            return Done({"content": [{"type": "text", "text": told}]})
+            shown = decode(data) if text[0] == '"' else text
+            return Done({"content": [{"type": "text", "text": shown}]})
         plain = decode(data)
         check_numbers(value, text, plain)
         if not validator.is_valid(plain):
@@ -304,9 +304,9 @@ class ResultWriter:
         if not errors:
             return ResultProblem("", f"does not fit the output schema of {self._name}")
         first, *others = errors
-        said = first.message.removeprefix(f"{first.path or 'arguments'}: ")
+        problem = first.message.removeprefix(f"{first.path or 'arguments'}: ")
         more = f" (and {len(others)} more)" if others else ""
-        return ResultProblem(first.path, f"does not fit the output schema of {self._name}: {said}{more}")
+        return ResultProblem(first.path, f"does not fit the output schema of {self._name}: {problem}{more}")
 
 
 def _written(number: float) -> str:
@@ -402,11 +402,11 @@ def with_warnings(done: Done, warnings: Sequence[ParseWarning], notes: RepairNot
     result = done.result.value if isinstance(done.result, EncodedResult) else done.result
     meta = as_object(result.get("_meta"))
     # A server behind us may have reported repairs, too, and again what was only passed on with a warning.
-    told = as_list(meta.get(PARSE_WARNINGS))
-    fresh = [place for place, note in enumerate(listed) if note not in told]
+    earlier = as_list(meta.get(PARSE_WARNINGS))
+    fresh = [place for place, note in enumerate(listed) if note not in earlier]
     warned: dict[str, Json] = {
         **result,
-        "_meta": {**meta, PARSE_WARNINGS: [*(listed[place] for place in fresh), *told]},
+        "_meta": {**meta, PARSE_WARNINGS: [*(listed[place] for place in fresh), *earlier]},
     }
     if notes == "text" and fresh:
         lines = _repair_lines([warnings[place] for place in fresh])

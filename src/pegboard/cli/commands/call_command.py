@@ -82,13 +82,13 @@ async def _call(pointed: TargetArgument) -> int:
     return TOOL_ERROR if result.is_error else OK
 
 
-def _explain(target: str, name: str, told: str, tools: Collection[str]) -> str:
+def _explain(target: str, name: str, message: str, tools: Collection[str]) -> str:
     """The server's message for an unknown name, with a suggestion if it has none."""
     hint = ""
-    if name in told and "did you mean" not in told.lower():
+    if name in message and "did you mean" not in message.lower():
         near = suggest(name, tools)
         hint = f", did you mean {near[0]}?" if near else f"; it has {', '.join(list(tools)[:12]) or 'none'}"
-    return printable(f"{target}: {told}{hint}")
+    return printable(f"{target}: {message}{hint}")
 
 
 def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:

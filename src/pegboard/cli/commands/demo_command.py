@@ -74,7 +74,7 @@ def _config(port: int) -> GatewayConfig:
 
 
 def _toolbox(name: str, description: str, servers: tuple[ServerConfig, ...]) -> ToolboxConfig:
-    return ToolboxConfig(name=name, description=description, servers={one.name: one for one in servers})
+    return ToolboxConfig(name=name, description=description, servers={server.name: server for server in servers})
 
 
 def main(argv: list[str]) -> int:

@@ -78,5 +78,5 @@ def _print(found: Mapping[str, Sequence[Mapping[str, Json]]]) -> None:
             show()
             show(counted(len(found[kind]), kind[:-1]))
         for item in found[kind]:
-            told = str(item.get("description") or item.get("title") or "").partition("\n")[0]
-            show(f"  {item.get(member)}  {told}".rstrip())
+            summary = str(item.get("description") or item.get("title") or "").partition("\n")[0]
+            show(f"  {item.get(member)}  {summary}".rstrip())

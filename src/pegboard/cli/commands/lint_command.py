@@ -110,11 +110,11 @@ async def _check(target: str, principal: Principal) -> _Checked:
         await gateway.wait_connected(_SECONDS, lazy=True)
         checked = _read(gateway.endpoints[0].board, principal)
         checked.problems += config.warnings
-        for one in gateway.downstreams:
-            if one.catalog is None:
-                problem = redact(one.problem or f"no response within {_SECONDS:.0f} s", config.secrets)
+        for downstream in gateway.downstreams:
+            if downstream.catalog is None:
+                problem = redact(downstream.problem or f"no response within {_SECONDS:.0f} s", config.secrets)
                 checked.unreached.append(
-                    f"{one.toolbox}/{one.name} cannot be reached, its items are not checked: {problem}"
+                    f"{downstream.toolbox}/{downstream.name} cannot be reached, its items are not checked: {problem}"
                 )
     finally:
         await gateway.stop()

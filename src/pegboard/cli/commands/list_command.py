@@ -32,8 +32,8 @@ def print_tools(tools: Sequence[Mapping[str, object]], indent: str = "") -> None
     """Each tool on its own line, with its arguments and the first line of its description."""
     width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
     for tool in tools:
-        told = str(tool.get("description") or "").partition("\n")[0]
-        show(f"{indent}{_signature(tool):<{width}}  {told}".rstrip())
+        summary = str(tool.get("description") or "").partition("\n")[0]
+        show(f"{indent}{_signature(tool):<{width}}  {summary}".rstrip())
 
 
 def _signature(tool: Mapping[str, object]) -> str:

@@ -53,8 +53,8 @@ def main(argv: list[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         found, unreached = asyncio.run(catalogs(config))
     for (toolbox, server), problem in unreached.items():
-        told = redact(problem, config.secrets)
-        note(f"pegboard lock: {toolbox}/{server} cannot be reached, its pins are unchanged: {told}")
+        message = redact(problem, config.secrets)
+        note(f"pegboard lock: {toolbox}/{server} cannot be reached, its pins are unchanged: {message}")
     unknown = {*unreached, *_disabled(config)}
     report = compare(before or Lock(), found, unknown)
     if chosen.json:
@@ -122,9 +122,9 @@ def _print_report(report: Report) -> Iterator[str]:
         yield from flags.pop(place, ())
     for place in report.vanished:
         yield f"removed   {_name(place)}"
-    for place, told in flags.items():
+    for place, findings in flags.items():
         yield f"flagged   {_name(place)}"
-        yield from told
+        yield from findings
 
 
 def _name(place: Place) -> str:

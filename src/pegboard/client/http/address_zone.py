@@ -63,4 +63,4 @@ def _carried(address: _IP) -> list[_IP]:
     behind = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64 or (not any(address.packed[:12]) and int(address) > 1):
         behind.append(ipaddress.IPv4Address(address.packed[-4:]))
-    return [one for one in behind if one is not None]
+    return [inner for inner in behind if inner is not None]

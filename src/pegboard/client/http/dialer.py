@@ -74,8 +74,8 @@ class Dialer:
         except ssl.SSLError as error:
             raise Unreachable(f"Cannot reach {address}: {error.reason or error}.{_hint(error)}") from None
         except OSError as error:
-            told = error.strerror or str(error)
-            raise Unreachable(f"Cannot reach {address}: {told}. Is the server running?") from None
+            reason = error.strerror or str(error)
+            raise Unreachable(f"Cannot reach {address}: {reason}. Is the server running?") from None
 
     async def _connect(self, address: Address, make: Callable[[], T], *, tunnels: bool, within: Zone | None) -> T:
         proxy = self.proxy(address)

@@ -291,7 +291,7 @@ class HttpConnection(ConnectionProtocol):
 def _keep_alive_seconds(headers: Mapping[bytes, bytes]) -> float:
     """How long a connection can be reused; one second less than the server's keep-alive, if it states one."""
     if b"keep-alive" in headers:
-        told = headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
-        if told.isdigit():
-            return min(IDLE_SECONDS, float(told[:6]) - 1)
+        timeout = headers[b"keep-alive"].partition(b"timeout=")[2].partition(b",")[0].strip()
+        if timeout.isdigit():
+            return min(IDLE_SECONDS, float(timeout[:6]) - 1)
     return IDLE_SECONDS

@@ -118,7 +118,7 @@ class HttpPool:
     async def close(self) -> None:
         """Close every connection, and open no others."""
         self._closed = True
-        for connection in [*self._busy, *(one for kept in self._idle.values() for one in kept)]:
+        for connection in [*self._busy, *(idle for kept in self._idle.values() for idle in kept)]:
             connection.abort()
         self._idle.clear()
         # Transports close in the next turns of the loop; after that nothing is left open.

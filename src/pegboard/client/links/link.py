@@ -121,8 +121,8 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
             if self.deadline is not None:
                 released.enter_context(paused((self.deadline,)))
             if not self.asked:
-                for one in self.held:
-                    released.enter_context(one.released())
+                for slot in self.held:
+                    released.enter_context(slot.released())
             self.asked += 1
             try:
                 return await self.channel.ask(questions)

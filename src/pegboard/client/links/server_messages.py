@@ -130,7 +130,7 @@ def questions_in(asked: Json) -> dict[str, Question]:
         read = msgspec.convert(asked, dict[str, _InputRequest])
     except msgspec.ValidationError:
         raise MalformedMessage("sent invalid input requests") from None
-    return {key: Question(one.method, one.params or {}) for key, one in read.items()}
+    return {key: Question(question.method, question.params or {}) for key, question in read.items()}
 
 
 def input_requests_in(result: Mapping[str, Json]) -> tuple[dict[str, Question], str | None]:

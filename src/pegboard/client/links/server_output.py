@@ -16,7 +16,7 @@ _RULE: Final = re.compile(r"([^\w\s])\1{3,}")
 _FRAME: Final = re.compile(r"\s+at |\s+File \"|Node\.js v\d|Traceback \(most")
 # What npm adds to every error.
 _BOILERPLATE: Final = re.compile(
-    r"npm (?:error|ERR!) (?:\w+ )?(?:Note that you can also|tarball, folder|A complete log of)|npm (?:error|ERR!)(?: \w+)?\s*$"
+    r"npm (?:error|ERR!) (?:\w+ )?(?:Note that you can also|tarball, folder|A complete log of)|npm (?:error|ERR!)(?: \w+)?\s{0,80}$"
     r"|npm (?:notice|warn) "
 )
 _MAX_LINES: Final = 3

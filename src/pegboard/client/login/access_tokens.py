@@ -100,10 +100,10 @@ def _read(
     )
 
 
-def _stale_at(told: float | str | None) -> float | None:
+def _stale_at(expires_in: float | str | None) -> float | None:
     # Some servers send the number as a string.
     try:
-        seconds = None if told is None else float(told)
+        seconds = None if expires_in is None else float(expires_in)
     except ValueError:
         return None
     if seconds is None or not 0 <= seconds < 1e10:

@@ -46,7 +46,9 @@ def choose_method(credentials: Credentials, server: ServerMetadata) -> str:
     usable = [method for method in METHODS if taken is None or method in taken]
     if credentials.method in usable:
         return credentials.method
-    method = next((one for one in ("client_secret_basic", "client_secret_post", "none") if one in usable), None)
+    method = next(
+        (candidate for candidate in ("client_secret_basic", "client_secret_post", "none") if candidate in usable), None
+    )
     if method is None:
         raise MalformedMessage(
             f"{server.issuer}: supports only the client authentication methods {', '.join(taken or ())[:200]}, which "

@@ -108,17 +108,17 @@ class TokenAuthorizer:
     def context(self) -> int | None:
         return None if self._token is None else hash(self._token.access_token)
 
-    async def renew(self, entry: TokenAttempt, status: int, told: str) -> bool:
+    async def renew(self, entry: TokenAttempt, status: int, header: str) -> bool:
         """Get a better token for a request that was rejected."""
-        challenge = read_bearer(told)
+        challenge = read_bearer(header)
         if status == 403 and challenge.error != "insufficient_scope":
             return False
         entry.tries += 1
         if entry.tries > MAX_TRIES:
-            raise LoginFailed(f"{self._server}: rejects every token", status, told)
+            raise LoginFailed(f"{self._server}: rejects every token", status, header)
         async with self._lock:
             if self._failure is not None and self._attempts > entry.attempt:
-                raise LoginFailed(str(self._failure), status, told)
+                raise LoginFailed(str(self._failure), status, header)
             try:
                 if status == 403:
                     await self._widen(entry, challenge)
@@ -129,7 +129,7 @@ class TokenAuthorizer:
                 self._failure = fault
                 if isinstance(fault, Unauthorized):
                     raise
-                raise LoginFailed(f"{self._server} requires a login, which failed: {fault}", status, told) from None
+                raise LoginFailed(f"{self._server} requires a login, which failed: {fault}", status, header) from None
             self._failure = None
             entry.token = self._token
         return True

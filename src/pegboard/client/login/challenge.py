@@ -69,4 +69,4 @@ def read_challenges(text: str) -> list[Challenge]:
 
 def read_bearer(text: str) -> Challenge:
     """The challenge for a bearer token; an empty one if there is none."""
-    return next((one for one in read_challenges(text) if one.scheme == "bearer"), Challenge())
+    return next((challenge for challenge in read_challenges(text) if challenge.scheme == "bearer"), Challenge())

@@ -42,7 +42,7 @@ async def discover(
             f"{server}: its tokens are issued by {', '.join(listed)[:200]}, and the given credentials are for "
             f"{issuer}; they are not sent elsewhere"
         )
-    chosen = issuer or next((one for one in known if one in listed), listed[0])
+    chosen = issuer or next((candidate for candidate in known if candidate in listed), listed[0])
     return ProtectedResource(resource.resource, resource.scopes_supported, await _find_server(login_client, chosen))
 
 

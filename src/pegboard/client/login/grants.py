@@ -224,8 +224,8 @@ def read_callback(url: str, state: str, server: ServerMetadata) -> str:
             f"The login redirect is from another authorization server than {server.issuer}; it is rejected"
         )
     if "error" in answer:
-        told = ", ".join(shorten_output(answer[name]) for name in ("error", "error_description") if answer.get(name))
-        raise LoginFailed(f"{server.issuer}: refused the login: {told}", reason=shorten_output(answer["error"]))
+        reason = ", ".join(shorten_output(answer[name]) for name in ("error", "error_description") if answer.get(name))
+        raise LoginFailed(f"{server.issuer}: refused the login: {reason}", reason=shorten_output(answer["error"]))
     if not answer.get("code"):
         raise LoginFailed(f"{server.issuer}: the login redirect has no code")
     return answer["code"]

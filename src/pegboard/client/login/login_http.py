@@ -47,8 +47,8 @@ class LoginResponse(Struct, frozen=True):
 
     def describe_error(self, hidden: Sequence[str] = ()) -> str:
         """The error for people; secrets of the request are not repeated."""
-        said = None if self.document is None else self.document.get("error_description")
-        parts = [self.reason or f"status {self.status}", said if isinstance(said, str) else ""]
+        description = None if self.document is None else self.document.get("error_description")
+        parts = [self.reason or f"status {self.status}", description if isinstance(description, str) else ""]
         text = ", ".join(part for part in parts if part)
         for secret in hidden:
             if secret:

@@ -57,7 +57,9 @@ async def register(login_client: LoginClient, server: ServerMetadata, name: str,
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        "token_endpoint_auth_method": next((one for one in METHODS if taken is None or one in taken), "none"),
+        "token_endpoint_auth_method": next(
+            (candidate for candidate in METHODS if taken is None or candidate in taken), "none"
+        ),
         "application_type": application_type(redirect_uri),
     }
     reply = await login_client.post_json(server.registration_endpoint, wanted)

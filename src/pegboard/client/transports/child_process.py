@@ -300,5 +300,5 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _reject_line(self, head: bytes) -> None:
         _log.warning("%s: wrote a line of more than %d bytes: %s", self.name, self._max_line, shorten(head))
         found = _ID.search(head)
-        told = f'"error":{{"code":{UNREAD},"message":"an answer of more than {self._max_line} bytes"}}}}'
-        self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", told.encode()))
+        error = f'"error":{{"code":{UNREAD},"message":"an answer of more than {self._max_line} bytes"}}}}'
+        self._receive(b'{"jsonrpc":"2.0",%b%b' % (b'"id":%b,' % found[1] if found else b"", error.encode()))

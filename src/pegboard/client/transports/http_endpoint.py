@@ -100,20 +100,20 @@ class HttpRejection(Exception):
 
     def explain(self, name: object) -> PegboardError:
         """The exception for the caller."""
-        said = self.error.message if self.error is not None else self._text
-        told = f"{name}: answered {self.status}" + (f", {said[:200]!r}" if said else "")
+        text = self.error.message if self.error is not None else self._text
+        message = f"{name}: answered {self.status}" + (f", {text[:200]!r}" if text else "")
         if self.status in (401, 403):
-            return Unauthorized(f"{told}. {WANTS_CREDENTIALS}", self.status, self._challenge)
+            return Unauthorized(f"{message}. {WANTS_CREDENTIALS}", self.status, self._challenge)
         if self.error is not None:
             return refusal_of(self.error)
         if self.status in _BUSY:
-            return Unreachable(f"{told}. It is unavailable.", retry_after=parse_retry_after(self._retry_after))
-        return MalformedMessage(f"{told} without an MCP message")
+            return Unreachable(f"{message}. It is unavailable.", retry_after=parse_retry_after(self._retry_after))
+        return MalformedMessage(f"{message} without an MCP message")
 
 
-def parse_retry_after(told: str) -> float | None:
+def parse_retry_after(header: str) -> float | None:
     """The seconds of a Retry-After field; None if it is missing, or a date."""
-    return float(told) if told.isdecimal() and len(told) < 6 else None
+    return float(header) if header.isdecimal() and len(header) < 6 else None
 
 
 async def read_rejection(response: Response, limits: Limits) -> HttpRejection:
@@ -196,7 +196,7 @@ def read_messages(body: bytes, limits: Limits) -> list[ServerMessage]:
     if not is_batch(body):
         return [read_server_message(body, limits)]
     try:
-        return [read_server_message(bytes(one), limits) for one in _split(body)]
+        return [read_server_message(bytes(message), limits) for message in _split(body)]
     except msgspec.DecodeError:
         raise MalformedMessage("invalid MCP message") from None
 

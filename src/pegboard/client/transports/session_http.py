@@ -143,12 +143,12 @@ class SessionHttp:
         await self._legacy.begin()
         if self._stream_task is not None:
             self._stream_task.cancel()
-        heard = asyncio.Event()
-        self._stream_task = asyncio.create_task(self._read_stream(session, heard))
+        first_event = asyncio.Event()
+        self._stream_task = asyncio.create_task(self._read_stream(session, first_event))
         # Many servers drop messages outside of requests until this stream is open; some send no head before the first.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STREAM_RETRY_SECONDS):
-                await heard.wait()
+                await first_event.wait()
 
     async def _reopen(self, old: ClientSession) -> None:
         async with self._opening:
@@ -211,7 +211,7 @@ class SessionHttp:
             raise ConnectionLost(f"{self._name}: ended its stream without an MCP response to {out.method}")
         for attempt in range(RESUMPTIONS):
             await asyncio.sleep(_pause(stream, attempt))
-            heard = stream.has_events
+            had_events = stream.has_events
             try:
                 response = await self._endpoint.get(
                     session.fields + b"Last-Event-ID: %b\r\n" % stream.last_id.encode(), session.secrets
@@ -228,10 +228,10 @@ class SessionHttp:
                 _log.info("%s", problem)
                 continue
             except ConnectionLost:
-                if stream.has_events == heard:
+                if stream.has_events == had_events:
                     raise
                 return None
-            if answer is not None or stream.has_events > heard:
+            if answer is not None or stream.has_events > had_events:
                 return answer
         raise ConnectionLost(f"{self._name}: its stream broke off before the response to {out.method}")
 
@@ -256,7 +256,7 @@ class SessionHttp:
         stream = EventStream(self._limits)
         failures = 0
         while failures < RESUMPTIONS:
-            heard = stream.has_events
+            had_events = stream.has_events
             fields = session.fields
             if stream.last_id is not None:
                 fields += b"Last-Event-ID: %b\r\n" % stream.last_id.encode()
@@ -275,7 +275,7 @@ class SessionHttp:
                     response.close()
             except ServerFault as problem:
                 _log.debug("%s: %s", self._name, problem)
-            failures = 0 if stream.has_events > heard else failures + 1
+            failures = 0 if stream.has_events > had_events else failures + 1
             await asyncio.sleep(_pause(stream, failures))
         _log.info("%s: its stream of notifications stays closed", self._name)
 
@@ -326,5 +326,5 @@ def _is_over(rejection: HttpRejection, session: ClientSession) -> bool:
     if not session.secrets:
         return False
     # Some servers of these revisions return 400 where the specification requires 404.
-    told = rejection.error is not None and "session" in rejection.error.message.lower()
-    return rejection.status == 404 or (rejection.status == 400 and told)
+    names_session = rejection.error is not None and "session" in rejection.error.message.lower()
+    return rejection.status == 404 or (rejection.status == 400 and names_session)

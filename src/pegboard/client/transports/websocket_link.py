@@ -211,14 +211,14 @@ class WebSocketPipe(ConnectionProtocol):
         if status == 101:
             self._fail(MalformedMessage(f"{self.name}: its response to the WebSocket handshake is invalid: {refused}"))
             return
-        said = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
-        told = f"{self.name}: answered {status}" + (f", {said!r}" if said else "")
+        body = bytes(response.body or b"")[:200].decode("utf-8", "replace").strip()
+        message = f"{self.name}: answered {status}" + (f", {body!r}" if body else "")
         if status in (401, 403):
             challenge = ", ".join(response.headers.get_all("WWW-Authenticate"))
-            self._fail(Unauthorized(f"{told}. {WANTS_CREDENTIALS}", status, challenge))
+            self._fail(Unauthorized(f"{message}. {WANTS_CREDENTIALS}", status, challenge))
         else:
             wait = parse_retry_after("".join(response.headers.get_all("Retry-After")))
-            self._fail(Unreachable(f"{told}, and did not open a WebSocket", retry_after=wait))
+            self._fail(Unreachable(f"{message}, and did not open a WebSocket", retry_after=wait))
 
     def _receive_frame(self, frame: Frame) -> None:
         message = self._messages.add(frame.opcode, bytes(frame.data), frame.fin)
@@ -262,11 +262,11 @@ class WebSocketPipe(ConnectionProtocol):
             lost(fault)
 
     def _end(self) -> ServerFault:
-        wrong, told = self._protocol.parser_exc, self._protocol.close_rcvd
+        wrong, close_frame = self._protocol.parser_exc, self._protocol.close_rcvd
         if wrong is not None and not isinstance(wrong, EOFError):
             return MalformedMessage(f"{self.name}: sent an invalid WebSocket frame: {wrong}")
-        said = "" if told is None else f" ({told.code} {told.reason}".rstrip() + ")"
-        return ConnectionLost(f"{self.name}: closed the connection{said}")
+        reason = "" if close_frame is None else f" ({close_frame.code} {close_frame.reason}".rstrip() + ")"
+        return ConnectionLost(f"{self.name}: closed the connection{reason}")
 
 
 class WebSocketLink(DuplexLink):

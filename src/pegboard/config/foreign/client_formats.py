@@ -91,13 +91,13 @@ def _explain(tree: dict[str, Json], notes: ConfigReport) -> Json:
     if tree and all(isinstance(item, dict) and ("command" in item or "url" in item) for item in tree.values()):
         notes.refuse("the file: these look like servers; put them into an object under the key 'mcpServers'")
         return {"toolboxes": UnresolvedText()}
-    told = {}
+    guessed = {}
     for key in tree:
         hint = did_you_mean(key, ["toolboxes", "mcpServers", "mcp_servers"])
         if key not in ROOT.fields and hint.startswith("did"):
             notes.add_mistake((key,), "is not a configuration key", fix=hint)
-            told["toolboxes"] = UnresolvedText()
-    return {key: value for key, value in tree.items() if not told or key in ROOT.fields} | told
+            guessed["toolboxes"] = UnresolvedText()
+    return {key: value for key, value in tree.items() if not guessed or key in ROOT.fields} | guessed
 
 
 def _translate_file(

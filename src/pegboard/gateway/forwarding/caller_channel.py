@@ -29,9 +29,9 @@ class CallerChannel(Struct, eq=False):
     call: Call
 
     async def emit(self, notice: Notification) -> None:
-        told = notification_for(self.call, notice)
-        if told is not None:
-            await self.call.channel.emit(told)
+        notification = notification_for(self.call, notice)
+        if notification is not None:
+            await self.call.channel.emit(notification)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         answered, left = answer_unsupported(questions, self.call, midway=True)

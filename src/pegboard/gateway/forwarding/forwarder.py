@@ -289,7 +289,7 @@ def _with_tasks(caller: Caller) -> Caller:
 def _takes_tasks(destination: Destination) -> bool:
     """Whether a legacy server supports tool calls as tasks; otherwise a tool's own declaration does not count."""
     found = destination.downstream.catalog
-    told: Json = {} if found is None else found.capabilities
+    capabilities: Json = {} if found is None else found.capabilities
     for name in ("tasks", "requests", "tools", "call"):
-        told = told.get(name) if isinstance(told, Mapping) else None
-    return isinstance(told, Mapping)
+        capabilities = capabilities.get(name) if isinstance(capabilities, Mapping) else None
+    return isinstance(capabilities, Mapping)

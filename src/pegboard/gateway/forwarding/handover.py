@@ -129,7 +129,7 @@ class Handover:
                 await asyncio.wait({asking}, timeout=_POLL_SECONDS)
                 if not asking.done() and not await cluster.is_alive(ticket.worker):
                     return None
-            said = asking.result()
+            answer = asking.result()
         except asyncio.CancelledError:
             gone = _RemoteLeg(ticket.parked_call, ticket.leg, principal, None)
             # If the process cannot be notified, it abandons the call when its time is over.
@@ -140,7 +140,7 @@ class Handover:
         finally:
             asking.cancel()
         # A process without a handler for this message, such as one that is not a gateway, sends an empty reply.
-        return await self._apply_outcome(_decode_outcome(said), call) if said else None
+        return await self._apply_outcome(_decode_outcome(answer), call) if answer else None
 
     async def _apply_outcome(self, came: LegOutcome, call: Call) -> LegResult | LegQuestions:
         match came:
@@ -149,15 +149,15 @@ class Handover:
             case _Failed():
                 raise ToolError(came.message, meta=came.meta)
         if came.progress is not None:
-            told = notification_for(call, Notification(PROGRESS_NOTIFICATION, came.progress))
-            if told is not None:
-                await call.channel.emit(told)
+            notification = notification_for(call, Notification(PROGRESS_NOTIFICATION, came.progress))
+            if notification is not None:
+                await call.channel.emit(notification)
         return came
 
     # -- resumed by other processes ----------------------------------------------------------------------------------
 
-    def _receive_leg(self, said: bytes) -> Awaitable[bytes] | None:
-        visit = _decode_leg(said)
+    def _receive_leg(self, message: bytes) -> Awaitable[bytes] | None:
+        visit = _decode_leg(message)
         if visit.answers is None:
             parked_call = self._parking_lot.find(visit.parked_call, visit.principal)
             # A caller that disconnects before the leg was used can still resume with its ticket.

@@ -81,9 +81,10 @@ def links_in(refusal: Refusal) -> dict[str, Question]:
     """The links that must be opened before a legacy server accepts the call; empty for any other error."""
     data = refusal.data if refusal.code == LINKS_FIRST and isinstance(refusal.data, dict) else {}
     listed = data.get("elicitations")
-    links = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    links = [link for link in listed if isinstance(link, dict)] if isinstance(listed, list) else []
     return {
-        f"link-{number}": Question("elicitation/create", {"mode": "url", **one}) for number, one in enumerate(links, 1)
+        f"link-{number}": Question("elicitation/create", {"mode": "url", **link})
+        for number, link in enumerate(links, 1)
     }
 
 

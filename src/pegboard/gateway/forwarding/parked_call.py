@@ -127,9 +127,9 @@ class ParkedCall:
             if notice.method == PROGRESS_NOTIFICATION:
                 self._newest = notice
             return
-        told = notification_for(call, notice)
-        if told is not None:
-            await call.channel.emit(told)
+        notification = notification_for(call, notice)
+        if notification is not None:
+            await call.channel.emit(notification)
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
         answered, left = answer_unsupported(questions, self._first, midway=True)

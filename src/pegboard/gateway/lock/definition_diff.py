@@ -27,8 +27,8 @@ def describe_differences(old: Mapping[str, Json], new: Mapping[str, Json]) -> tu
     """Every change as a sentence; none if the two are equal."""
     if _same(old, new):
         return ()
-    told = [*_members(old, new)]
-    return tuple(told) or ("only its formatting differs",)
+    differences = [*_members(old, new)]
+    return tuple(differences) or ("only its formatting differs",)
 
 
 def _members(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[str]:
@@ -132,8 +132,8 @@ def _property(what: str, path: str, old: Json, new: Json, depth: int) -> Iterato
     yield from _properties(what, path, old, new, depth + 1)
     items = _mapping(old.get("items")), _mapping(new.get("items"))
     yield from _property(what, f"{path}[]", *items, depth + 1)
-    told = {*_TEXTS, "type", "properties", "required", "enum" if was != now else "", "items" if all(items) else ""}
-    yield from _values(label, _without(old, told), _without(new, told), depth)
+    described = {*_TEXTS, "type", "properties", "required", "enum" if was != now else "", "items" if all(items) else ""}
+    yield from _values(label, _without(old, described), _without(new, described), depth)
 
 
 def _values(label: str, old: Mapping[str, Json], new: Mapping[str, Json], depth: int) -> Iterator[str]:

@@ -74,7 +74,9 @@ def find_hidden(text: str) -> list[HiddenText]:
     """What a text hides, the first finding of each kind."""
     found = []
     if not text.isascii():
-        found = [one for find in (_tags, _selectors, _zero_width, _bidi, _private, _mixed) if (one := find(text))]
+        found = [
+            finding for find in (_tags, _selectors, _zero_width, _bidi, _private, _mixed) if (finding := find(text))
+        ]
     if control := _CONTROL.search(text):
         found.append(HiddenText("hidden-control", control.start(), printable(control[0])))
     # Blanks at the end of a text hide nothing.

@@ -215,7 +215,7 @@ def compare(lock: Lock, catalogs: Mapping[Server, ServerCatalog], unreached: Col
     renamed = tuple(_pair(vanished, added))
     for old, new in renamed:
         del vanished[old], added[new]
-    fresh = {*added, *(one.place for one in changed), *(new for _, new in renamed)}
+    fresh = {*added, *(change.place for change in changed), *(new for _, new in renamed)}
     return Report(
         changed=tuple(changed),
         added=tuple(added),
@@ -244,7 +244,11 @@ def accept(
     for name in names:
         parsed = parse_name(name)
         meant = {name, f"{parsed.toolbox}/{parsed.server}/{parsed.tool}" if parsed else name}
-        found = [place for place in known if any(place[1] == one or place[1].startswith(f"{one}/") for one in meant)]
+        found = [
+            place
+            for place in known
+            if any(place[1] == spelling or place[1].startswith(f"{spelling}/") for spelling in meant)
+        ]
         if not found:
             close = suggest(name, dict.fromkeys(place for _, place in known))
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -266,8 +270,8 @@ def _definitions(toolbox: str, server: str, catalog: ServerCatalog) -> Iterator[
         for definition in getattr(catalog, kind):
             yield name_place(kind, toolbox, server, definition), definition
     if catalog.instructions is not None:
-        said: Definition = {"instructions": catalog.instructions}
-        yield name_place("servers", toolbox, server, said), said
+        instructions: Definition = {"instructions": catalog.instructions}
+        yield name_place("servers", toolbox, server, instructions), instructions
 
 
 def _server(place: Place) -> Server:

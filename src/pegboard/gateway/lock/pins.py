@@ -108,8 +108,10 @@ class Pins:
     def _describe_change(self, place: str, pin: Pin, definition: Definition) -> str:
         words = [line for line in describe_differences(pin.definition, definition) if not line.startswith(" ")]
         more = [f"and {len(words) - _CHANGES} more changes"] if len(words) > _CHANGES else []
-        told = "; ".join(words[:_CHANGES] + more).replace(":;", ";").removesuffix(":")
-        return f"{place} differs from what was accepted{self._waits}: {told}. `{self._command} --diff` shows it in full"
+        summary = "; ".join(words[:_CHANGES] + more).replace(":;", ";").removesuffix(":")
+        return (
+            f"{place} differs from what was accepted{self._waits}: {summary}. `{self._command} --diff` shows it in full"
+        )
 
     def _describe(self, what: str, names: list[str]) -> str:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -75,6 +75,6 @@ class Scanner:
         if not found:
             return
         now = pin_all({server: catalog})
-        for place, told in found.items():
+        for place, findings in found.items():
             if not pins.has_accepted(place[0], *server, now[place].definition):
-                yield from (f"{printable(place[1])}: {one}" for one in told)
+                yield from (f"{printable(place[1])}: {finding}" for finding in findings)

@@ -36,9 +36,9 @@ def write_instructions(
     for toolbox in toolboxes:
         # Those of hidden tools come with the toolbox when it is opened.
         shown = {entry.place.server for entry in directory.of_toolbox(toolbox.name) if access.admits(entry)}
-        said = _quote_servers(toolbox, shown, room) if modes.get(toolbox.name) == "all" else ""
-        room -= len(said)
-        described.append(_describe_toolbox(toolbox) + said)
+        quoted = _quote_servers(toolbox, shown, room) if modes.get(toolbox.name) == "all" else ""
+        room -= len(quoted)
+        described.append(_describe_toolbox(toolbox) + quoted)
     listed = "\n\n".join(described)
     hidden = [toolbox for toolbox in toolboxes if modes.get(toolbox.name) != "all"]
     if not hidden:
@@ -53,21 +53,21 @@ def write_instructions(
 
 def _describe_toolbox(toolbox: Toolbox) -> str:
     count = len(toolbox.servers)
-    said = f"{toolbox.name} ({count} server{'' if count == 1 else 's'})"
+    line = f"{toolbox.name} ({count} server{'' if count == 1 else 's'})"
     # A description is one line here, whatever its line breaks.
     about = " ".join(toolbox.description.split())
-    return f"{said}\n  Description: {about}" if about else said
+    return f"{line}\n  Description: {about}" if about else line
 
 
 def _quote_servers(toolbox: Toolbox, shown: Container[str], room: int) -> str:
     """The instructions of the `shown` servers, indented, so that none looks like another part of the text."""
-    said = ""
+    passage = ""
     for server in toolbox.servers:
         if server.instructions and server.name in shown:
             text = textwrap.indent(shorten_instructions(server.instructions), "    ")
             quoted = f"\n  Instructions of {server.name}:\n{text}"
-            said += quoted if len(said) + len(quoted) <= room else f"\n  Instructions of {server.name}: too long"
-    return said
+            passage += quoted if len(passage) + len(quoted) <= room else f"\n  Instructions of {server.name}: too long"
+    return passage
 
 
 def shorten_instructions(text: str) -> str:

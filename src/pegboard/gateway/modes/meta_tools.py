@@ -102,9 +102,12 @@ class MetaTools:
         else:
             meta = self._for_dynamic if opened is not None and "dynamic" in kinds else self._for_proxy
         view = access.view
-        shown = [one.definition() for one in meta if view is None or view.of(one).listed]
+        shown = [entry.definition() for entry in meta if view is None or view.of(entry).listed]
         whole = {name for name in modes if self._is_listed(name, modes, opened)}
-        return [*shown, *(one.definition for one in directory if one.place.toolbox in whole and access.admits(one))]
+        return [
+            *shown,
+            *(entry.definition for entry in directory if entry.place.toolbox in whole and access.admits(entry)),
+        ]
 
     def modes(self, access: Visibility) -> dict[str, ShownMode]:
         """The mode of each toolbox that a caller may see."""
@@ -114,7 +117,7 @@ class MetaTools:
     def shows_tools(self) -> bool:
         """Whether the list depends on the servers; if not, clients need not wait for them."""
         everyone = Visibility()
-        return any(self._choice.of(one, everyone) in ("all", "auto") for one in self._host.toolboxes)
+        return any(self._choice.of(toolbox, everyone) in ("all", "auto") for toolbox in self._host.toolboxes)
 
     def instructions(self, access: Visibility | None = None) -> str:
         """The instructions for clients."""
@@ -124,7 +127,7 @@ class MetaTools:
 
     def costs(self) -> ModeCosts:
         """The cost of each mode for a model."""
-        proxy, dynamic = ([one.definition() for one in tools] for tools in (self._for_proxy, self._for_dynamic))
+        proxy, dynamic = ([tool.definition() for tool in tools] for tools in (self._for_proxy, self._for_dynamic))
         return count_costs(self._host.directory, proxy, dynamic)
 
     @staticmethod
@@ -141,9 +144,9 @@ class MetaTools:
             return {toolbox.name: toolbox for toolbox in self._host.toolboxes}
         visible: dict[str, Toolbox] = {}
         for toolbox in self._host.toolboxes:
-            servers = tuple(one for one in toolbox.servers if access.admits_server(toolbox.name, one.name))
+            servers = tuple(server for server in toolbox.servers if access.admits_server(toolbox.name, server.name))
             tools = self._host.directory.of_toolbox(toolbox.name)
-            if any(map(access.admits, tools)) or any(one.state != "ready" for one in servers):
+            if any(map(access.admits, tools)) or any(server.state != "ready" for server in servers):
                 visible[toolbox.name] = structs.replace(toolbox, servers=servers)
         return visible
 
@@ -152,14 +155,14 @@ class MetaTools:
         directory, modes = self._host.directory, self.modes(access)
         listed: list[dict[str, Json]] = []
         for name, toolbox in self._visible(access).items():
-            told: dict[str, Json] = {
+            answer: dict[str, Json] = {
                 "name": name,
                 "description": toolbox.description,
                 "tool_count": sum(map(access.admits, directory.of_toolbox(name))),
                 "is_open": self._is_listed(name, modes, opened),
             }
-            listed.append({**told, **_describe_states(toolbox)})
-        open_count = sum(one["is_open"] is True for one in listed)
+            listed.append({**answer, **_describe_states(toolbox)})
+        open_count = sum(entry["is_open"] is True for entry in listed)
         return _text_result({"toolboxes": listed, "total_count": len(listed), "open_count": open_count})
 
     async def _open_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
@@ -170,28 +173,30 @@ class MetaTools:
         entries = [entry for entry in directory.of_toolbox(name) if access.admits(entry)]
         failed = [server for server in toolbox.servers if server.problem]
         if failed and not entries:
-            causes = "; ".join(f"Failed to connect to MCP server '{one.name}': {one.problem}" for one in failed)
+            causes = "; ".join(
+                f"Failed to connect to MCP server '{status.name}': {status.problem}" for status in failed
+            )
             raise ToolError(f"Error opening toolbox '{name}': {causes}")
         await self._set_opened(call, name, is_open=True)
         modes = self.modes(access)
         # If so, the list of this session has the definitions now.
         listed = modes[name] == "dynamic" and self._is_listed(name, modes, await self._host.opened(call.caller))
         tools = [_describe_tool(entry, brief=listed) for entry in entries]
-        told: dict[str, Json] = {
+        answer: dict[str, Json] = {
             "toolbox": name,
             "description": toolbox.description,
             "servers_connected": sum(server.state == "ready" for server in toolbox.servers),
             **_describe_states(toolbox),
         }
         shown = {entry.place.server for entry in entries}
-        said = {
-            one.name: shorten_instructions(one.instructions)
-            for one in toolbox.servers
-            if one.instructions and one.name in shown
+        instructions = {
+            status.name: shorten_instructions(status.instructions)
+            for status in toolbox.servers
+            if status.instructions and status.name in shown
         }
-        if said:
-            told["instructions"] = said
-        return _text_result({**told, "tools": tools})
+        if instructions:
+            answer["instructions"] = instructions
+        return _text_result({**answer, "tools": tools})
 
     async def _close_toolbox(self, call: Call, parsed: ParsedArguments) -> Reply:
         name = parsed.arguments["toolbox_name"]
@@ -241,7 +246,7 @@ class MetaTools:
             found = directory.search(asked["query"], admits)
         detail: Detail = asked.get("detail", "full")
         limit = min(asked.get("limit", _FEW if detail == "full" else _MANY), _MOST)
-        told: dict[str, Json] = {"found": len(found), "servers": _group(found[:limit], detail)}
+        answer: dict[str, Json] = {"found": len(found), "servers": _group(found[:limit], detail)}
         down: dict[str, dict[str, str]] = {}
         for toolbox in self._visible(access).values():
             # The last known tools of a server that is lost are found all the same.
@@ -249,10 +254,10 @@ class MetaTools:
             for server, state in _describe_states(toolbox).get("servers", {}).items():
                 key = "unavailable" if server in known else "not_searched"
                 down.setdefault(key, {})[f"{toolbox.name}/{server}"] = state
-        told.update(down)
+        answer.update(down)
         if not found:
-            told["hint"] = "No match; try other words, or workbench_list_toolboxes"
-        return _text_result(told)
+            answer["hint"] = "No match; try other words, or workbench_list_toolboxes"
+        return _text_result(answer)
 
     async def _get_details(self, call: Call, parsed: ParsedArguments) -> Reply:
         wanted = read_tool_reference(parsed.arguments)
@@ -353,16 +358,20 @@ def _text_result(value: Json) -> Done:
 
 def _describe_states(toolbox: Toolbox) -> dict[str, dict[str, str]]:
     """The servers whose tools are not all available, with the reason."""
-    states = {one.name: one.problem or one.state for one in toolbox.servers if one.problem or one.state != "ready"}
+    states = {
+        server.name: server.problem or server.state
+        for server in toolbox.servers
+        if server.problem or server.state != "ready"
+    }
     return {"servers": states} if states else {}
 
 
 def _describe_tool(entry: DirectoryEntry, *, brief: bool = False) -> dict[str, Json]:
     """A tool in the result of opening its toolbox: its definition, or a line about it, and its server."""
     place = entry.place
-    told = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
+    definition = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
     return {
-        **(_describe_match(entry, "brief") if brief else told),
+        **(_describe_match(entry, "brief") if brief else definition),
         "server": place.server,
         "toolbox": place.toolbox,
         "source_server": place.server,
@@ -374,18 +383,20 @@ def _group(entries: Iterable[DirectoryEntry], detail: Detail) -> list[dict[str, 
     """The tools by server; the server of the best match comes first."""
     groups: dict[tuple[str, str], list[Json]] = {}
     for entry in entries:
-        told = entry.name if detail == "name" else _describe_match(entry, detail)
-        groups.setdefault((entry.place.toolbox, entry.place.server), []).append(told)
+        match = entry.name if detail == "name" else _describe_match(entry, detail)
+        groups.setdefault((entry.place.toolbox, entry.place.server), []).append(match)
     return [{"toolbox": toolbox, "server": server, "tools": tools} for (toolbox, server), tools in groups.items()]
 
 
 def _describe_match(entry: DirectoryEntry, detail: Detail) -> dict[str, Json]:
-    said = entry.definition.get("description")
+    description = entry.definition.get("description")
     place = entry.place
     # The group names the server.
-    about = said.removeprefix(f"[{place.toolbox}/{place.server}]").strip() if isinstance(said, str) else ""
+    about = (
+        description.removeprefix(f"[{place.toolbox}/{place.server}]").strip() if isinstance(description, str) else ""
+    )
     if detail == "brief":
         line = about.partition("\n")[0]
         return {"name": entry.name, "description": line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"}
-    told = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
-    return {**told, "description": about} if about else told
+    definition = {key: value for key, value in entry.definition.items() if key not in _OMITTED}
+    return {**definition, "description": about} if about else definition

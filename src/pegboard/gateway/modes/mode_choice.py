@@ -76,8 +76,8 @@ def choose_modes(
     toolboxes: Sequence[Toolbox], directory: Directory, choice: ModeChoice, access: Visibility, tokens: TokenCounts
 ) -> dict[str, ShownMode]:
     """The mode of each toolbox that a caller may see."""
-    said = {one.name: choice.of(one, access) for one in toolboxes if access.admits_server(one.name)}
-    undecided = [name for name, mode in said.items() if mode == "auto"]
+    modes = {toolbox.name: choice.of(toolbox, access) for toolbox in toolboxes if access.admits_server(toolbox.name)}
+    undecided = [name for name, mode in modes.items() if mode == "auto"]
     few = bool(undecided) and tokens.of(directory, undecided, access) <= choice.auto_tokens
     decided: ShownMode = "all" if few else "proxy"
-    return {name: decided if mode == "auto" else mode for name, mode in said.items()}
+    return {name: decided if mode == "auto" else mode for name, mode in modes.items()}

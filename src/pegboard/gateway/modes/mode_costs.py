@@ -57,11 +57,11 @@ def count_costs(
     toolboxes: dict[str, int] = {}
     for entry in directory:
         toolboxes[entry.place.toolbox] = toolboxes.get(entry.place.toolbox, 0) + tokens_of(entry.definition, count)
-    begins = sum(tokens_of(one, count) for one in dynamic)
+    begins = sum(tokens_of(definition, count) for definition in dynamic)
     return ModeCosts(
         tools=len(directory),
         all=sum(toolboxes.values()),
-        proxy=sum(tokens_of(one, count) for one in proxy),
+        proxy=sum(tokens_of(definition, count) for definition in proxy),
         dynamic=begins,
         opened={name: begins + tokens for name, tokens in toolboxes.items()},
         exact=count is not estimate_tokens,

@@ -91,14 +91,14 @@ def arguments_text(schema: Json) -> str:
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return ""
-    said, room = [], MAX_FIELD_LENGTH
+    texts, room = [], MAX_FIELD_LENGTH
     for name, about in properties.items():
-        told = f"{name} {_text(about.get('description'))}" if isinstance(about, Mapping) else str(name)
-        said.append(told)
-        room -= len(told)
+        text = f"{name} {_text(about.get('description'))}" if isinstance(about, Mapping) else str(name)
+        texts.append(text)
+        room -= len(text)
         if room < 0:
             break
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 def _text(value: Json) -> str:

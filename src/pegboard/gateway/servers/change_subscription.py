@@ -102,14 +102,14 @@ class ChangeSubscription:
             self._changed, self._updated, FollowedUris(texts_in(wanted["resourceSubscriptions"]))
         )
         task = asyncio.create_task(self._listen(connection, wanted, ear))
-        heard = asyncio.create_task(ear.acknowledged.wait())
+        acknowledged = asyncio.create_task(ear.acknowledged.wait())
         try:
-            await asyncio.wait([task, heard], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, acknowledged], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
             task.cancel()
             raise
         finally:
-            heard.cancel()
+            acknowledged.cancel()
         return task
 
     async def _listen(

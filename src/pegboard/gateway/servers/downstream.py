@@ -242,20 +242,20 @@ class Downstream:
         """What a caller may know about a fault, without the server's address, command or requests."""
         match fault:
             case Unauthorized():
-                told = _TOLD["needs_login"]
+                reason = _TOLD["needs_login"]
             case ResponseTimeout():
-                told = "did not answer in time; the request was cancelled"
+                reason = "did not answer in time; the request was cancelled"
             case ConnectionLost():
-                told = "was lost before it answered; it may have processed the request"
+                reason = "was lost before it answered; it may have processed the request"
             case MessageTooLong():
-                told = "sent a response that is too large; request less data at a time"
+                reason = "sent a response that is too large; request less data at a time"
             case MalformedMessage():
-                told = "sent an invalid MCP message"
+                reason = "sent an invalid MCP message"
             case Unreachable(retry_after=float(seconds)):
-                told = f"cannot be reached now; try again in {max(1, round(seconds))} s"
+                reason = f"cannot be reached now; try again in {max(1, round(seconds))} s"
             case _:
-                told = _TOLD["failed"]
-        return f"The server '{self.name}' {told}."
+                reason = _TOLD["failed"]
+        return f"The server '{self.name}' {reason}."
 
     async def stop(self) -> None:
         """Disconnect from the server: its processes, connections and tasks end within three seconds."""

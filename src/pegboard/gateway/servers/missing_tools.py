@@ -21,16 +21,20 @@ def withheld_tool(name: str, withheld: Mapping[ToolName, str], toolboxes: Mappin
 def unavailable_tool(name: str, downstreams: Sequence[Downstream]) -> PegboardError | None:
     """The error if the name belongs to a server whose tools are not known, since it has never been connected."""
     place = parse_name(name)
-    for one in downstreams:
-        if place is not None and (one.toolbox, one.name) == (place.toolbox, place.server) and one.catalog is None:
-            return DelegationFailed(delegation_error(*_parts(place), one.explain_unavailable()))
+    for downstream in downstreams:
+        if (
+            place is not None
+            and (downstream.toolbox, downstream.name) == (place.toolbox, place.server)
+            and downstream.catalog is None
+        ):
+            return DelegationFailed(delegation_error(*_parts(place), downstream.explain_unavailable()))
     return None
 
 
 def unknown_plain_tool(name: str, suggestions: Sequence[str], downstreams: Sequence[Downstream]) -> UnknownTool:
     """The error for a name without a server: similar names, and the servers that may have it but are unavailable."""
     hint = f", did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else ""
-    missing = [one.name for one in downstreams if one.catalog is None]
+    missing = [downstream.name for downstream in downstreams if downstream.catalog is None]
     if missing:
         hint += f"; these servers are unavailable and may have it: {', '.join(missing)}"
     data = {"suggestions": list(suggestions)} if suggestions else None

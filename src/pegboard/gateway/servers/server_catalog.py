@@ -80,8 +80,8 @@ async def list_server_catalog(
 
     `mirrors` returns whether arguments are repeated in headers; tools with invalid header annotations are then dropped.
     """
-    told = await ask("server/discover", {})
-    capabilities = told.get("capabilities")
+    discovered = await ask("server/discover", {})
+    capabilities = discovered.get("capabilities")
     if not isinstance(capabilities, dict):
         capabilities = {}
     shelf = _CatalogReader(ask)
@@ -96,9 +96,9 @@ async def list_server_catalog(
     if "resources" in capabilities:
         resources = await shelf.fill("resources", "resources/list", _check_resource)
         templates = await shelf.fill("resourceTemplates", "resources/templates/list", _check_template)
-    meta = told.get("_meta")
+    meta = discovered.get("_meta")
     info = meta.get(PREFIX + "serverInfo") if isinstance(meta, dict) else None
-    instructions = told.get("instructions")
+    instructions = discovered.get("instructions")
     catalog = ServerCatalog(
         info=info if isinstance(info, dict) else {},
         version=version(),
@@ -179,9 +179,9 @@ class _CatalogReader:
         if member == "tools" and problem and len(name) <= MAX_NAME_LENGTH and len(self.withheld) < MAX_DROPPED:
             self.withheld.setdefault(name, f"its definition {problem}")
 
-    def drop(self, told: str) -> None:
+    def drop(self, message: str) -> None:
         if len(self.dropped) < MAX_DROPPED:
-            self.dropped.append(told)
+            self.dropped.append(message)
         elif len(self.dropped) == MAX_DROPPED:
             self.dropped.append("and more")
 
@@ -248,7 +248,9 @@ def _check_prompt(prompt: dict[str, Json]) -> tuple[str, str]:
     if not problem:
         problem = _wrong(prompt, arguments=list, description=str, title=str, icons=list)
     arguments = as_list(prompt.get("arguments"))
-    if not problem and not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in arguments):
+    if not problem and not all(
+        isinstance(argument, dict) and isinstance(argument.get("name"), str) for argument in arguments
+    ):
         problem = "has an argument without a name"
     return name, problem
 

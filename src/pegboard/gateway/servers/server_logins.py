@@ -42,27 +42,27 @@ class Logins:
             name.lower() == "authorization" for name in config.headers
         ):
             return None
-        told = config.auth or AuthConfig()
-        if told.kind == "none":
+        settings = config.auth or AuthConfig()
+        if settings.kind == "none":
             return None
         storage = PrefixedStorage(self._storage, principal)
-        if told.kind == "client_credentials":
+        if settings.kind == "client_credentials":
             return ClientCredentials(
-                told.client_id or "",
-                told.client_secret,
-                private_key=told.private_key,
-                issuer=told.issuer,
-                scopes=told.scopes,
+                settings.client_id or "",
+                settings.client_secret,
+                private_key=settings.private_key,
+                issuer=settings.issuer,
+                scopes=settings.scopes,
                 storage=storage,
             )
         return OAuth(
             login=self._login or NoLogin(config.name),
             storage=storage,
-            client_id=told.client_id,
-            client_secret=told.client_secret,
-            client_metadata_url=told.client_metadata_url,
-            issuer=told.issuer,
-            scopes=told.scopes,
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            client_metadata_url=settings.client_metadata_url,
+            issuer=settings.issuer,
+            scopes=settings.scopes,
         )
 
 

@@ -209,9 +209,9 @@ class Supervisor:
             else:
                 return
         # It does not hold up the others any longer, nor calls and lists.
-        told = f"no answer within {seconds:g} s, it is still starting and may be installing; it has {self._start_timeout:g} s"
-        self._report(told)
-        self.problem = told
+        message = f"no answer within {seconds:g} s, it is still starting and may be installing; it has {self._start_timeout:g} s"
+        self._report(message)
+        self.problem = message
         self.settled.set()
         await connection.open(now=True)
 
@@ -220,8 +220,10 @@ class Supervisor:
         self.connect_timeout = max(self.connect_timeout, min(2 * self.connect_timeout, MAX_START_SECONDS))
         if not (connection.users and connection.link.is_open):
             self._pool.drop(OWN_KEY)
-        told = f"next attempt with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
-        return ResponseTimeout(f"{late}; {told}")
+        message = (
+            f"next attempt with a connectTimeout of {self.connect_timeout:g} s; set more if it needs longer to start"
+        )
+        return ResponseTimeout(f"{late}; {message}")
 
     async def _list(self, connection: ServerConnection) -> None:
         async with self._relisting:
@@ -246,8 +248,8 @@ class Supervisor:
         if self._prepare is not None:
             await self._prepare(found)
         self.catalog = found
-        for told in found.dropped:
-            _log.warning("%s: left out of its lists: %s", self.name, shorten_output(told))
+        for message in found.dropped:
+            _log.warning("%s: left out of its lists: %s", self.name, shorten_output(message))
         if self.state == "ready":
             self._notify(self._on_change)
 
@@ -357,8 +359,8 @@ class Supervisor:
 
     def _take_problem(self, problem: PegboardError) -> None:
         # Some problems name the server already.
-        told = shorten_output(str(problem).removeprefix(f"{self.name}: "), MAX_REPORTED)
-        self._report(told)
+        message = shorten_output(str(problem).removeprefix(f"{self.name}: "), MAX_REPORTED)
+        self._report(message)
         text = str(problem).removeprefix(f"{self.name}: ")
         if isinstance(problem, Unauthorized):
             self._set_state("needs_login", text)
@@ -368,12 +370,12 @@ class Supervisor:
         else:
             self._set_state("failed", text)
 
-    def _report(self, told: str) -> None:
+    def _report(self, message: str) -> None:
         """Log a problem, each once until the server is ready: it may be tried for days."""
         # Two attempts may differ in nothing but a time or the id of a process.
-        kind = _DIGITS.sub("", told)
+        kind = _DIGITS.sub("", message)
         is_new = kind not in self._reported and len(self._reported) < MAX_PROBLEMS
-        _log.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", self.name, told)
+        _log.log(logging.WARNING if is_new else logging.DEBUG, "%s: %s", self.name, message)
         if is_new:
             self._reported.add(kind)
 
@@ -387,8 +389,8 @@ class Supervisor:
     def _lists_changed(self) -> None:
         self._changed.set()
 
-    def _notify(self, listener: Callable[..., None], *told: object) -> None:
+    def _notify(self, listener: Callable[..., None], *arguments: object) -> None:
         try:
-            listener(*told)
+            listener(*arguments)
         except Exception:  # noqa: BLE001 — an error of a listener must not end the supervision
             _log.exception("%s: a listener failed to handle a change", self.name)

@@ -104,9 +104,9 @@ class UnattributedChannel:
     def _only_call(self) -> OutgoingRequest | None:
         """The newest call that has no open question, if all running calls have the same owner."""
         newest: OutgoingRequest | None = None
-        for one in self._running_calls:
-            if newest is not None and one.owner != newest.owner:
+        for running in self._running_calls:
+            if newest is not None and running.owner != newest.owner:
                 return None
-            if newest is None or newest.asked or not one.asked:
-                newest = one
+            if newest is None or newest.asked or not running.asked:
+                newest = running
         return None if newest is None or self.abandoned.may_belong_to_another(newest.owner) else newest

@@ -77,11 +77,11 @@ class Logging(Middleware):
         if self.logger.isEnabledFor(level):
             refused = isinstance(exception, Refusal | LimitReached)
             fields = _fields(call, "cancelled" if cancelled else "refused" if refused else "failed", elapsed_ms)
-            said = ""
+            message = ""
             if not cancelled:
                 fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_MAX_TEXT]))
-                said = f" ({fields['problem']})"
-            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}{said}"
+                message = f" ({fields['problem']})"
+            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}{message}"
             self._write(level, line, fields)
 
     def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:

@@ -152,14 +152,14 @@ def _bounded(name: str, known: set[str], limit: int) -> str:
     return name
 
 
-def _counters(lines: list[str], name: str, told: str, labels: Labels, series: Mapping[Labels, int]) -> None:
-    _head(lines, name, "counter", told)
+def _counters(lines: list[str], name: str, description: str, labels: Labels, series: Mapping[Labels, int]) -> None:
+    _head(lines, name, "counter", description)
     for values, count in series.items():
         lines.append(f"{name}{_labels(dict(zip(labels, values, strict=True)))} {count}")
 
 
-def _head(lines: list[str], name: str, kind: str, told: str) -> None:
-    lines.extend((f"# HELP {name} {told}", f"# TYPE {name} {kind}"))
+def _head(lines: list[str], name: str, kind: str, description: str) -> None:
+    lines.extend((f"# HELP {name} {description}", f"# TYPE {name} {kind}"))
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -148,11 +148,11 @@ class TokenCount(Middleware):
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         await self._record(call, exception.message if isinstance(exception, ToolError) else "")
 
-    async def _record(self, call: Call, told: str) -> None:
+    async def _record(self, call: Call, text: str) -> None:
         asked = bytes(call.raw).decode("utf-8", "replace")
         # Only long text is worth another coroutine.
         spent = self._count(asked) if len(asked) < LONG else await measure(asked, self._count)
-        got = self._count(told) if len(told) < LONG else await measure(told, self._count)
+        got = self._count(text) if len(text) < LONG else await measure(text, self._count)
         state = call.state
         state["tokens_in"], state["tokens_out"] = spent, got
         tool, category, client, principal = tool_of(call), category_of(call), client_of(call), call.caller.principal.id

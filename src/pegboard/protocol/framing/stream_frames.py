@@ -136,11 +136,11 @@ def _explain(text: bytes, problem: Exception) -> None:
         return
     if not isinstance(value, dict) or "jsonrpc" in value or "type" not in value:
         return
-    told = InvalidRequest(f"Not a valid stream message: {str(problem).replace('`', '')[:200]}")
+    error = InvalidRequest(f"Not a valid stream message: {str(problem).replace('`', '')[:200]}")
     found = value.get("id")
     if isinstance(found, str) and len(found) <= _ID_LENGTH:
-        told.request_id = found
-    raise told
+        error.request_id = found
+    raise error
 
 
 def read_failure(error: Raw) -> StreamFailure:
@@ -173,8 +173,8 @@ def header(stream_key: bytes, index: int) -> bytes:
 
 def start(stream_id: str, timestamp: str, meta: StreamMeta) -> bytes:
     # Always state whether a stream is binary: readers disagree on the default.
-    told = {"method": meta.method, "binary": meta.binary, **msgspec.to_builtins(meta)}
-    return _encode({"type": "start", "id": stream_id, "timestamp": timestamp, "meta": told})
+    frame = {"method": meta.method, "binary": meta.binary, **msgspec.to_builtins(meta)}
+    return _encode({"type": "start", "id": stream_id, "timestamp": timestamp, "meta": frame})
 
 
 def chunk(stream_id: str, timestamp: str, index: int, data: Json) -> bytes:
@@ -186,14 +186,14 @@ def credit(stream_id: str, timestamp: str, size: int) -> bytes:
 
 
 def done(stream_id: str, timestamp: str, summary: Json = None) -> bytes:
-    told: dict[str, Json] = {"type": "done", "id": stream_id, "timestamp": timestamp}
-    return _encode(told if summary is None else {**told, "summary": summary})
+    frame: dict[str, Json] = {"type": "done", "id": stream_id, "timestamp": timestamp}
+    return _encode(frame if summary is None else {**frame, "summary": summary})
 
 
 def error(stream_id: str | None, timestamp: str, failure: StreamFailure) -> bytes:
     """An error; without an id if none could be read."""
-    told: dict[str, Json] = {"code": failure.code, "message": failure.message}
+    frame: dict[str, Json] = {"code": failure.code, "message": failure.message}
     if failure.data is not None:
-        told["data"] = failure.data
+        frame["data"] = failure.data
     about: Mapping[str, Json] = {} if stream_id is None else {"id": stream_id}
-    return _encode({"type": "error", **about, "timestamp": timestamp, "error": told})
+    return _encode({"type": "error", **about, "timestamp": timestamp, "error": frame})

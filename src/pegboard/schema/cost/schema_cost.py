@@ -129,8 +129,8 @@ def measure(schema: Mapping[str, Json]) -> Cost:
             steps = cycle.cut_steps(entries)
             cuts |= entries
         more += steps
-    steps, told = costs[""]
-    return Cost(min(steps + more, MOST_STEPS), told, shared, cuts)
+    steps, listing_steps = costs[""]
+    return Cost(min(steps + more, MOST_STEPS), listing_steps, shared, cuts)
 
 
 def _same_wordings(schema: Mapping[str, Json], pointers: Iterable[str]) -> dict[str, str]:

@@ -122,10 +122,10 @@ def narrows(notes: ValueNotes) -> bool:
 
 def read_notes(metadata: Iterable[Any], under: ValueNotes = NO_NOTES) -> ValueNotes:
     """Collect the metadata of an `Annotated`, where the last one wins; `under` is what is known already."""
-    said: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
     for word in metadata:
-        _read_word(word, said)
-    return msgspec.structs.replace(under, **said) if said else under
+        _read_word(word, notes)
+    return msgspec.structs.replace(under, **notes) if notes else under
 
 
 def is_field(word: Any) -> bool:
@@ -133,26 +133,26 @@ def is_field(word: Any) -> bool:
     return hasattr(word, "json_schema_extra") and hasattr(word, "metadata")
 
 
-def _read_word(word: Any, said: dict[str, Any]) -> None:
+def _read_word(word: Any, notes: dict[str, Any]) -> None:
     match word:
         case str():
-            said["description"] = word
+            notes["description"] = word
         case Description(text):
-            said["description"] = text
+            notes["description"] = text
         case Range(minimum, maximum):
-            said.update({"minimum": minimum, "maximum": maximum})
+            notes.update({"minimum": minimum, "maximum": maximum})
         case MinLength(value):
-            said["min_length"] = value
+            notes["min_length"] = value
         case MaxLength(value):
-            said["max_length"] = value
+            notes["max_length"] = value
         case Pattern(value):
-            said["pattern"] = _text_of(value)
+            notes["pattern"] = _text_of(value)
         case Header(name):
-            said["header"] = name
+            notes["header"] = name
         case EnumConstraint(allowed, case_sensitive):
-            said.update({"allowed": tuple(allowed), "case_sensitive": case_sensitive})
+            notes.update({"allowed": tuple(allowed), "case_sensitive": case_sensitive})
         case ValueNotes():
-            said.update(
+            notes.update(
                 {
                     name: value
                     for name, value in msgspec.structs.asdict(word).items()
@@ -160,16 +160,16 @@ def _read_word(word: Any, said: dict[str, Any]) -> None:
                 }
             )
         case _:
-            _read_foreign(word, said)
+            _read_foreign(word, notes)
 
 
-def _read_foreign(word: Any, said: dict[str, Any]) -> None:
+def _read_foreign(word: Any, notes: dict[str, Any]) -> None:
     if isinstance(word, type):
         return
     if is_field(word):
         for inner in word.metadata:
-            _read_foreign(inner, said)
-        _read_field(word, said)
+            _read_foreign(inner, notes)
+        _read_field(word, notes)
     for attribute, name in _SHARED_WORDS.items():
         value = getattr(word, attribute, None)
         if value is None:
@@ -178,23 +178,23 @@ def _read_foreign(word: Any, said: dict[str, Any]) -> None:
             value = _text_of(value)
         elif name == "examples":
             value = tuple(value)
-        said[name] = value
+        notes[name] = value
     title = getattr(word, "title", None)
     if isinstance(title, str):
-        said["extra"] = {"title": title, **said.get("extra", {})}
+        notes["extra"] = {"title": title, **notes.get("extra", {})}
     extra = getattr(word, "extra_json_schema", None)
     if isinstance(extra, dict):
-        said["extra"] = {**said.get("extra", {}), **extra}
+        notes["extra"] = {**notes.get("extra", {}), **extra}
 
 
-def _read_field(field: Any, said: dict[str, Any]) -> None:
+def _read_field(field: Any, notes: dict[str, Any]) -> None:
     if isinstance(field.json_schema_extra, dict):
-        said["extra"] = {**said.get("extra", {}), **field.json_schema_extra}
+        notes["extra"] = {**notes.get("extra", {}), **field.json_schema_extra}
     alias = next((name for name in (field.validation_alias, field.alias) if isinstance(name, str)), "")
     if alias:
-        said["alias"] = alias
+        notes["alias"] = alias
     if not field.is_required() and field.default_factory is None:
-        said["default"] = field.default
+        notes["default"] = field.default
 
 
 def _text_of(pattern: str | re.Pattern[str]) -> str:

@@ -90,10 +90,10 @@ class AsgiApp:
         base = self.path.rpartition("/")[0]
         ours = dict.fromkeys(_both(self.path), b"/mcp")
         sockets = {} if socket_path is None else dict.fromkeys(_both("/" + socket_path.strip("/")), b"/ws")
-        more = {base + one: one.encode() for one in siblings} | sockets
+        more = {base + sibling: sibling.encode() for sibling in siblings} | sockets
         described = {WELL_KNOWN + self.path: WELL_KNOWN.encode() + b"/mcp", WELL_KNOWN: WELL_KNOWN.encode() + b"/mcp"}
-        described |= {WELL_KNOWN + at: WELL_KNOWN.encode() + one for at, one in more.items()}
-        places = {base + one: one.encode() for one in unrouted} | described | more | ours
+        described |= {WELL_KNOWN + at: WELL_KNOWN.encode() + sibling for at, sibling in more.items()}
+        places = {base + sibling: sibling.encode() for sibling in unrouted} | described | more | ours
         self._places = {"http": frozenset(ours), "websocket": frozenset(sockets)}
         self._siblings = {"http": frozenset((*more, *described))}
         mounted = {**places, "": b"/mcp", "/": b"/mcp"}

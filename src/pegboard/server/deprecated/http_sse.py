@@ -210,7 +210,7 @@ class HttpSse:
 
     async def _receive_forwarded(self, hidden: str, principal: Principal, version: str | None, body: bytes) -> Answer:
         access = Access(principal) if principal else NO_ACCESS
-        session_id = next((one for one in self._clients if digest(one) == hidden), "")
+        session_id = next((client for client in self._clients if digest(client) == hidden), "")
         try:
             return await self._start_receiving(self._find(session_id, access), access, version, body, ())
         except Refusal as refusal:
@@ -243,10 +243,10 @@ class HttpSse:
                 await self._receive_message(client, access, body)
             except Refusal as refusal:
                 # A message with the id of a running request would be taken for its response.
-                told = None if isinstance(refusal, DuplicateRequestId) else refusal.request_id
-                if not client.reads or (told is None and len(bodies) == 1):
+                request_id = None if isinstance(refusal, DuplicateRequestId) else refusal.request_id
+                if not client.reads or (request_id is None and len(bodies) == 1):
                     return error_response(refusal, extra)
-                client.line.write(jsonrpc.refusal(told, refusal, self._codecs[client.version].code(refusal)))
+                client.line.write(jsonrpc.refusal(request_id, refusal, self._codecs[client.version].code(refusal)))
         return Answer(202, headers=extra)
 
     async def _receive_message(self, client: SseClient, access: Access, body: bytes) -> None:

@@ -64,21 +64,21 @@ class PostForwarding:
         worker = session_id.partition(".")[0]
         if not await self._cluster.is_alive(worker):
             raise SessionNotFound(_NOT_FOUND)
-        said = await self._cluster.ask(
+        reply = await self._cluster.ask(
             worker, _POSTED, _encode(_Posted(digest(session_id), principal, version, body)), _REPLY_SECONDS
         )
-        if said is None:
+        if reply is None:
             raise Busy("The server process that sends this stream does not respond; try again", retry_after=1)
-        if not said:
+        if not reply:
             # This process has not served such a stream, so the session id is invented.
             raise SessionNotFound(_NOT_FOUND)
-        answer = _decode_answered(said)
+        answer = _decode_answered(reply)
         if answer.retry_after:
             extra = (*extra, (b"retry-after", answer.retry_after))
         return Answer(answer.status, answer.body, headers=extra)
 
-    def _receive_post(self, said: bytes) -> Awaitable[bytes]:
-        return self._answer(_decode_posted(said))
+    def _receive_post(self, message: bytes) -> Awaitable[bytes]:
+        return self._answer(_decode_posted(message))
 
     async def _answer(self, posted: _Posted) -> bytes:
         answer = await self._take(posted.session, posted.principal, posted.version, posted.body)

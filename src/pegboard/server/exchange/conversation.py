@@ -203,7 +203,7 @@ class Conversation:
         for _ in filter(jsonrpc.is_batch, messages):
             self._refuse(None, InvalidRequest("A batch cannot contain another batch"))
         # Each response is a separate message on a shared line, so these messages are served next, like any others.
-        self._waiting.extendleft(one for one in reversed(messages) if not jsonrpc.is_batch(one))
+        self._waiting.extendleft(message for message in reversed(messages) if not jsonrpc.is_batch(message))
 
     def _receive_message(self, line: bytes) -> None:
         message = jsonrpc.read(line, self._limits)

@@ -207,14 +207,14 @@ class Subscriber:
         return (change.uri,) if change.uri in self._uris else ()
 
     def _due_uris(self, uri: str, now: float) -> float | None:
-        told = self._last_sent
-        if told is None:
-            told = self._last_sent = {}
-        while told and now - (first := next(iter(told.items())))[1] >= MIN_INTERVAL_SECONDS:
-            del told[first[0]]
-        if uri in told:
-            return told[uri] + MIN_INTERVAL_SECONDS
-        told[uri] = now
+        last_sent = self._last_sent
+        if last_sent is None:
+            last_sent = self._last_sent = {}
+        while last_sent and now - (first := next(iter(last_sent.items())))[1] >= MIN_INTERVAL_SECONDS:
+            del last_sent[first[0]]
+        if uri in last_sent:
+            return last_sent[uri] + MIN_INTERVAL_SECONDS
+        last_sent[uri] = now
         return None
 
     def _send_change(self, change: Change, uri: str, number: int | None) -> bool:
@@ -235,14 +235,14 @@ class Subscriber:
 
 def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
     """The granted part of a filter, as the protocol writes it."""
-    told: dict[str, Json] = {
+    encoded: dict[str, Json] = {
         "toolsListChanged": granted.tools,
         "promptsListChanged": granted.prompts,
         "resourcesListChanged": granted.resources,
         "resourceSubscriptions": sorted(granted.uris),
         OWN_NOTIFICATIONS: granted.notification,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in encoded.items() if value}
 
 
 class OpenStreams(Protocol):

@@ -471,7 +471,10 @@ class Http1Connection(LimitedConnection):
     def _pause_reading(self) -> None:
         """Stop reading while enough requests wait, by number or by the size of their bodies."""
         limits = self._limits
-        enough = len(self._ready) >= limits.pipelined or sum(len(one.body) for one in self._ready) > limits.body_bytes
+        enough = (
+            len(self._ready) >= limits.pipelined
+            or sum(len(request.body) for request in self._ready) > limits.body_bytes
+        )
         if enough and not self._paused and not self._lost and not self._leaving:
             self._paused = True
             self._transport.pause_reading()

@@ -42,27 +42,27 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
     opened: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            one = socket.socket(family, kind, protocol)
-            opened.append(one)
+            listening = socket.socket(family, kind, protocol)
+            opened.append(listening)
             if os.name == "posix":
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if reuse_port:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            _hold_little(one)
-            one.bind((address[0], port or opened[0].getsockname()[1], *address[2:]))
-            one.setblocking(False)
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _hold_little(listening)
+            listening.bind((address[0], port or opened[0].getsockname()[1], *address[2:]))
+            listening.setblocking(False)
     except OSError as error:
-        for one in opened:
-            one.close()
+        for listening in opened:
+            listening.close()
         raise SetupError(
             f"Cannot listen on {host}:{port}: {error.strerror}. Stop the program that uses it, or choose another port."
         ) from error
     return opened
 
 
-def _hold_little(one: socket.socket) -> None:
+def _hold_little(listening: socket.socket) -> None:
     """Limit the unsent data in the kernel, for all connections that this socket accepts.
 
     By default the kernel buffers megabytes for a peer that does not read: memory that is not counted, filled by a call
@@ -70,38 +70,38 @@ def _hold_little(one: socket.socket) -> None:
     """
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
     if option is not None:
-        one.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
+        listening.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 def bind_unix(path: str) -> list[socket.socket]:
     """Bind a socket file that only its owner may use; replaces one that a dead server left behind."""
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(Path(path).stat().st_mode):
                 raise SetupError(f"{path} exists and is not a socket: choose another path for the socket.")
             try:
-                one.connect(path)
+                listening.connect(path)
             except ConnectionRefusedError:
                 Path(path).unlink()
             else:
                 raise SetupError(f"Another server is listening on {path}: stop it, or choose another path.")
             finally:
-                one.close()
-                one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                listening.close()
+                listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         previous = os.umask(0o177)
         try:
-            one.bind(path)
+            listening.bind(path)
         finally:
             os.umask(previous)
-        one.setblocking(False)
+        listening.setblocking(False)
     except OSError as error:
-        one.close()
+        listening.close()
         raise SetupError(f"Cannot listen on {path}: {error.strerror}.") from error
     except SetupError:
-        one.close()
+        listening.close()
         raise
-    return [one]
+    return [listening]
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int:
@@ -110,10 +110,10 @@ def port_of(sockets: Sequence[socket.socket]) -> int:
     return int(name[1]) if isinstance(name, tuple) else 0
 
 
-def unlink(one: socket.socket) -> None:
+def unlink(listening: socket.socket) -> None:
     """Remove the file of a socket, if it has one."""
-    if one.family == socket.AF_UNIX:
-        Path(one.getsockname()).unlink(missing_ok=True)
+    if listening.family == socket.AF_UNIX:
+        Path(listening.getsockname()).unlink(missing_ok=True)
 
 
 class Http1Server:
@@ -170,9 +170,9 @@ class Http1Server:
         """Close the listening sockets; open connections stay."""
         self._accepting = False
         self._shut()
-        for one in self.sockets:
-            self._unlink(one)
-            one.close()
+        for listening in self.sockets:
+            self._unlink(listening)
+            listening.close()
         self.sockets = ()
 
     async def drain(self, seconds: float) -> bool:
@@ -220,10 +220,14 @@ class Http1Server:
 
     async def _open(self) -> None:
         handshake = self._limits.head_seconds if self._ssl is not None else None
-        for one in self.sockets:
+        for listening in self.sockets:
             # A copy: asyncio closes its socket when it stops, and this one must continue to queue new connections.
             server = await self._loop.create_server(
-                self._connect, sock=one.dup(), ssl=self._ssl, backlog=self._backlog, ssl_handshake_timeout=handshake
+                self._connect,
+                sock=listening.dup(),
+                ssl=self._ssl,
+                backlog=self._backlog,
+                ssl_handshake_timeout=handshake,
             )
             self._servers.append(server)
         self._opening = None
@@ -247,9 +251,9 @@ class Http1Server:
         if not count and not self._accepting:
             self._empty.set()
 
-    def _unlink(self, one: socket.socket) -> None:
+    def _unlink(self, listening: socket.socket) -> None:
         if not self._shared:
-            unlink(one)
+            unlink(listening)
 
 
 async def listen(

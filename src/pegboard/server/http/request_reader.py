@@ -153,7 +153,7 @@ class RequestReader:
     @property
     def weight(self) -> int:
         """The bytes of memory of the requests that have not been served."""
-        held = len(self._unparsed) + sum(one.weight for one in self.ready)
+        held = len(self._unparsed) + sum(request.weight for request in self.ready)
         stage = self._stopped_at if self.stage == FULL else self.stage
         if stage == HEAD:
             held += self._weigh_head(self._headers)

@@ -29,8 +29,8 @@ class WorkerSockets:
             self._opened = [first] * count
             return
         # Bound exclusively before it is bound to be shared, so that another server at this address is an error.
-        for one in first:
-            one.close()
+        for listening in first:
+            listening.close()
         try:
             for _ in range(count):
                 self._opened.append(self._bind())
@@ -46,27 +46,27 @@ class WorkerSockets:
     def give_up(self, place: int) -> None:
         """Close the sockets of a slot that has no worker for a while."""
         if self._several:
-            for one in self._opened[place]:
-                one.close()
+            for listening in self._opened[place]:
+                listening.close()
             self._opened[place] = ()
 
     def take(self, place: int) -> Sequence[socket.socket]:
         """The sockets of a slot, for its worker; closes those of the other slots."""
         if self._several:
             for other, sockets in enumerate(self._opened):
-                for one in sockets if other != place else ():
-                    one.close()
+                for listening in sockets if other != place else ():
+                    listening.close()
         return self._opened[place]
 
     def close(self) -> None:
         for sockets in self._opened:
-            for one in sockets:
-                if one.fileno() >= 0:
-                    unlink(one)
-                    one.close()
+            for listening in sockets:
+                if listening.fileno() >= 0:
+                    unlink(listening)
+                    listening.close()
 
     def _bind(self) -> Sequence[socket.socket]:
         opened = bind_tcp(self._host, self.port, reuse_port=True)
-        for one in opened:
-            one.listen(BACKLOG)
+        for listening in opened:
+            listening.listen(BACKLOG)
         return opened

@@ -55,8 +55,8 @@ class CallStreams:
 
     @property
     def meta(self) -> Mapping[str, Json]:
-        told: dict[str, Json] = msgspec.to_builtins(self.inbound.meta)
-        return told
+        meta: dict[str, Json] = msgspec.to_builtins(self.inbound.meta)
+        return meta
 
     @property
     def summary(self) -> Json:
@@ -75,12 +75,12 @@ class CallStreams:
 
     def open(self, meta: Mapping[str, Json]) -> OutboundFlow:
         about: dict[str, Json] = {"correlationId": self.about, "window": self._window}
-        told = msgspec.convert({**meta, **about}, StreamMeta)
+        stream_meta = msgspec.convert({**meta, **about}, StreamMeta)
         guid, limits = uuid4(), self._limits
         opened = OutboundFlow(
             str(guid),
             guid.bytes_le,
-            told.binary,
+            stream_meta.binary,
             limits.chunk_bytes if self._window is None else min(limits.chunk_bytes, self._window),
             limits.unread_seconds,
             self._socket,
@@ -88,27 +88,27 @@ class CallStreams:
             self._window,
         )
         self._opened.append(opened)
-        self._socket.write(stream_frames.start(opened.id, timestamp(), told))
+        self._socket.write(stream_frames.start(opened.id, timestamp(), stream_meta))
         return opened
 
     def find(self, stream_id: str) -> OutboundFlow | None:
         """The stream with that id, if the call has opened it and not ended it."""
-        return next((one for one in self._opened if one.id == stream_id and one.socket is not None), None)
+        return next((stream for stream in self._opened if stream.id == stream_id and stream.socket is not None), None)
 
     def close(self, failure: StreamFailure | None) -> None:
         """End the streams of a call that has ended."""
         self.inbound.drop()
-        for one in self._opened:
+        for stream in self._opened:
             if failure is None:
-                one.finish()
+                stream.finish()
             else:
-                one.fail(failure.message, failure.code, failure.data)
+                stream.fail(failure.message, failure.code, failure.data)
 
     def forget(self) -> None:
         """Drop the streams of a call that has ended, without a message."""
         self.inbound.drop()
-        for one in self._opened:
-            one.forget()
+        for stream in self._opened:
+            stream.forget()
 
 
 class StreamExchange(LineExchange, eq=False, kw_only=True):

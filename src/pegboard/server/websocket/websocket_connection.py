@@ -54,7 +54,9 @@ def accept_handshake(head: Head, limits: Limits) -> tuple[ServerProtocol, bytes]
         extensions=None,
         max_size=limits.body_bytes,
         logger=_log,
-        select_subprotocol=lambda _, offered: next((one for one in offered if one == SUBPROTOCOL), None),
+        select_subprotocol=lambda _, offered: next(
+            (subprotocol for subprotocol in offered if subprotocol == SUBPROTOCOL), None
+        ),
     )
     if any(name in head.repeated for name in _FIELDS if name != b"connection"):
         return plain_error(400, "A field of the WebSocket handshake occurs more than once.")

@@ -181,7 +181,7 @@ class WebSocketConversation(Conversation):
 
     @property
     def held(self) -> int:
-        costs = (_BYTES_COST if isinstance(one, memoryview) else _TEXT_COST for one in self._waiting)
+        costs = (_BYTES_COST if isinstance(message, memoryview) else _TEXT_COST for message in self._waiting)
         return self._held + sum(costs) + sum(map(len, self._waiting))
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
@@ -212,7 +212,7 @@ class WebSocketConversation(Conversation):
         self._stalled = None
         if not self.streams:
             return
-        stream_id, (streams, _) = max(self.streams.items(), key=lambda one: one[1][0].inbound.held)
+        stream_id, (streams, _) = max(self.streams.items(), key=lambda item: item[1][0].inbound.held)
         unread, seconds = streams.inbound.unread, self._limits.unread_seconds
         self._break(stream_id, StreamError("Stream timeout", {"timeout": seconds, "unread": unread}))
 
@@ -283,8 +283,8 @@ class WebSocketConversation(Conversation):
     def _check_known(self, stream_id: str | bytes) -> None:
         """Reject a message for an unknown stream; a late one for a stream that has ended is dropped."""
         if stream_id not in self._past:
-            told = stream_id if isinstance(stream_id, str) else f"with the bytes {stream_id.hex()}"
-            raise InvalidRequest(f"There is no stream {told[:80]}: begin one with start")
+            shown_id = stream_id if isinstance(stream_id, str) else f"with the bytes {stream_id.hex()}"
+            raise InvalidRequest(f"There is no stream {shown_id[:80]}: begin one with start")
 
     # -- streams -----------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class CommandPipeline:
         """Wait for pending commands, and disconnect."""
         task, self._task = self._task, None
         if task is not None:
-            under_way = [one.future for one in self._waiting if not one.future.done()]
+            under_way = [command.future for command in self._waiting if not command.future.done()]
             if under_way:
                 await asyncio.wait(under_way, timeout=_COMMAND_SECONDS)
             task.cancel()
@@ -98,7 +98,7 @@ class CommandPipeline:
             await self._some.wait()
             trip = self._waiting[:_MAX_BATCH]
             try:
-                answers = await self._line.exchange([one.words() for one in trip])
+                answers = await self._line.exchange([command.words() for command in trip])
             except self._server.failures as problem:
                 failed += 1
                 if failed == 1:
@@ -115,18 +115,18 @@ class CommandPipeline:
     def _drop_expired(self, trip: list[_QueuedCommand]) -> None:
         """Fail the commands whose time is over; the others are sent again."""
         now = asyncio.get_running_loop().time()
-        for one in trip:
-            one.sent = True
-        given_up = [one for one in self._waiting if one.until <= now or one.future.done()]
-        self._go_on([one for one in self._waiting if one.until > now and not one.future.done()])
-        for one in given_up:
-            self._end(one, StoreDown("The store does not respond; try again later", retry_after=5))
+        for command in trip:
+            command.sent = True
+        given_up = [command for command in self._waiting if command.until <= now or command.future.done()]
+        self._go_on([command for command in self._waiting if command.until > now and not command.future.done()])
+        for command in given_up:
+            self._end(command, StoreDown("The store does not respond; try again later", retry_after=5))
 
     async def _resolve(self, trip: list[_QueuedCommand], answers: list[Reply]) -> None:
         missing = [
-            one.script.text
-            for one, answer in zip(trip, answers, strict=True)
-            if one.script is not None and _is_unknown(answer)
+            command.script.text
+            for command, answer in zip(trip, answers, strict=True)
+            if command.script is not None and _is_unknown(answer)
         ]
         if missing:
             try:
@@ -134,29 +134,29 @@ class CommandPipeline:
             except self._server.failures:
                 # The next round trip fails in the same way and is retried.
                 pass
-        again = [one for one, answer in zip(trip, answers, strict=True) if _is_unknown(answer)]
+        again = [command for command, answer in zip(trip, answers, strict=True) if _is_unknown(answer)]
         self._go_on(again + self._waiting[len(trip) :])
-        for one, answer in zip(trip, answers, strict=True):
+        for command, answer in zip(trip, answers, strict=True):
             if not isinstance(answer, Exception):
-                self._end(one, answer)
+                self._end(command, answer)
             elif not _is_unknown(answer):
                 _log.error("store %s rejected a command: %s", self._server.shown, answer)
-                self._end(one, StoreDown("The store cannot be written; try again later", retry_after=5))
+                self._end(command, StoreDown("The store cannot be written; try again later", retry_after=5))
 
     def _go_on(self, waiting: list[_QueuedCommand]) -> None:
         self._waiting = waiting
         if not waiting:
             self._some.clear()
 
-    def _end(self, one: _QueuedCommand, answer: Reply) -> None:
-        self._weight -= one.weight
+    def _end(self, command: _QueuedCommand, answer: Reply) -> None:
+        self._weight -= command.weight
         self._room.set()
-        if one.future.done():
+        if command.future.done():
             return
         if isinstance(answer, Exception):
-            one.future.set_exception(answer)
+            command.future.set_exception(answer)
         else:
-            one.future.set_result(answer)
+            command.future.set_result(answer)
 
 
 def _is_unknown(answer: Reply) -> bool:

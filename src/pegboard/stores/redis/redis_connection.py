@@ -92,9 +92,9 @@ class RedisServer:
             answers = await line.exchange([("INFO", "server"), ("INFO", "cluster")])
         except self.failures as problem:
             # If authentication fails, the library reports that in the cause.
-            if not any(isinstance(one, self._library.unauthorized) for one in (problem, problem.__cause__)):
-                told = str(problem) or type(problem).__name__
-                raise SetupError(f"store {self.shown}: {told}; start the server, or name another store") from None
+            if not any(isinstance(error, self._library.unauthorized) for error in (problem, problem.__cause__)):
+                reason = str(problem) or type(problem).__name__
+                raise SetupError(f"store {self.shown}: {reason}; start the server, or name another store") from None
             answers = [problem]
         for answer in answers:
             if isinstance(answer, Exception):

@@ -113,14 +113,14 @@ class WriterThread:
         return await future
 
     def _resolve(self, done: list[_QueuedJob], topics: set[Topic]) -> None:
-        for one in done:
-            self._weight -= one.weight
-            if one.future.done():
+        for job in done:
+            self._weight -= job.weight
+            if job.future.done():
                 continue
-            if one.problem is None:
-                one.future.set_result(one.result)
+            if job.problem is None:
+                job.future.set_result(job.result)
             else:
-                one.future.set_exception(one.problem)
+                job.future.set_exception(job.problem)
         self._room.set()
         for topic in topics:
             self._notify(topic)
@@ -153,7 +153,7 @@ class _BatchWriter:
             except Empty:
                 pass
             ended = batch[-1] is None
-            jobs = [one for one in batch if one is not None]
+            jobs = [job for job in batch if job is not None]
             if jobs:
                 self._commit(jobs)
             # While the queue is empty, no reference here may keep the store alive.
@@ -166,16 +166,16 @@ class _BatchWriter:
         transaction = Transaction(connection)
         try:
             _begin(connection)
-            for one in jobs:
-                one.result = one.job(transaction)
+            for job in jobs:
+                job.result = job.job(transaction)
             self._write_hints(transaction)
             connection.execute("COMMIT")
         except Exception as problem:  # noqa: BLE001 — the caller of the job gets its exception
             _undo(connection)
             transaction.topics.clear()
             if len(jobs) > 1:
-                for one in jobs:
-                    self._commit([one])
+                for job in jobs:
+                    self._commit([job])
                 return
             jobs[0].problem = self._explain(problem)
         self._deliver(list(jobs), transaction.topics)
