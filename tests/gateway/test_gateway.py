@@ -644,3 +644,15 @@ async def test_a_tool_that_a_server_adds_between_its_list_and_the_subscription_i
         await client.list_tools()
         await until(lambda: "dev__calc__late" in shown._main.board.tools)
         assert (await client.call("dev__calc__late")).text == "late"
+
+
+async def test_a_list_in_the_moment_that_a_server_is_ready_has_its_tools() -> None:
+    gateway = Gateway(configured(server("calc")), boards={"calc": calculator()})
+    await gateway.start()
+    while gateway.downstreams[0].pending:  # noqa: ASYNC110 — the first turn of the loop after it is ready
+        await asyncio.sleep(0)
+    caller = Caller(version="2026-07-28", transport="http")
+    reply = await gateway.handler(Call(method="tools/list", caller=caller, channel=NULL_CHANNEL))
+    await gateway.stop()
+    assert isinstance(reply.result, EncodedResult)
+    assert reply.result.value["tools"]

@@ -160,7 +160,7 @@ class Supervisor:
                     return
                 failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
                 self._take_problem(problem)
-                self.settled.set()
+                self._settle()
                 await self._pause(failures, problem)
         except Exception:  # noqa: BLE001 — an error of ours: it is logged, and calls are still served
             _log.exception("%s: is not supervised any more", self.name)
@@ -168,6 +168,10 @@ class Supervisor:
             self.settled.set()
         finally:
             self.is_running = False
+
+    def _settle(self) -> None:
+        """End the wait of lists, after the gateway has published the change that was just reported to it."""
+        asyncio.get_running_loop().call_soon(self.settled.set)
 
     async def _connect_and_stay(self) -> None:
         """Connect, and wait until the server is lost and raise the reason; returns if it is no longer needed."""
@@ -184,7 +188,7 @@ class Supervisor:
                 self._reported.clear()
             self._ready_at = asyncio.get_running_loop().time()
             self._set_state("ready", "")
-            self.settled.set()
+            self._settle()
             await self._wait_for_event(connection)
         except ResponseTimeout as late:
             if self._ready_at == NEVER:
