@@ -55,8 +55,8 @@ from pegboard.subscriptions.change_feed import ChangeFeed
 from pegboard.subscriptions.change_log import ChangeLog, ListenMethod
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tasks.task_store import TaskStore
-from pegboard.tools.discovery import MarkedTool, find_tools
 from pegboard.tools.tool import Icons, Tool, read_icons, tool_from_function
+from pegboard.tools.tool_discovery import MarkedTool, find_tools
 from pegboard.tools.tool_result import RepairNotes
 
 _log = logging.getLogger("pegboard.middleware")

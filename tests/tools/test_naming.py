@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
 from pegboard.tools.naming import (
-    Suggestions,
+    NameSuggestions,
     check_name,
     counted,
     find_misspelt,
@@ -115,7 +115,7 @@ def test_to_find_what_was_meant_among_thousands_of_long_names_costs_little() -> 
 def test_suggestions_to_callers_take_a_share_of_the_time_and_no_more() -> None:
     now = 0.0
     ticks = count(0.0, 0.15)
-    suggestions = Suggestions(lambda: now, lambda: next(ticks))
+    suggestions = NameSuggestions(lambda: now, lambda: next(ticks))
     found = [suggestions.suggest("serach", ["search"]) for _ in range(4)]
     assert found == [["search"], ["search"], [], []]
     now = 2.0

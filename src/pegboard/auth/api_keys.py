@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.auth.principal import Principal
-from pegboard.auth.request_credentials import Credentials, Identity, Verified, invalid_token, unavailable
+from pegboard.auth.request_credentials import RequestCredentials, Verified, VerifiedIdentity, invalid_token, unavailable
 from pegboard.auth.www_authenticate import is_scope
 from pegboard.errors import SetupError, StoreDown
 
@@ -134,17 +134,17 @@ class ApiKeys:
 
     # -- verifying ---------------------------------------------------------------------------------------------------
 
-    def claims(self, credentials: Credentials) -> bool:
+    def claims(self, credentials: RequestCredentials) -> bool:
         """Whether a token is an API key."""
         return credentials.token.startswith(MARK)
 
-    def verify(self, credentials: Credentials) -> Verified:
+    def verify(self, credentials: RequestCredentials) -> Verified:
         """Verify a key: against the keys in memory, which are read again every few seconds."""
         if self._ticks() - self._read < CHECK_SECONDS:
             return self._find(credentials)
         return self._read_and_find(credentials)
 
-    async def _read_and_find(self, credentials: Credentials) -> Identity:
+    async def _read_and_find(self, credentials: RequestCredentials) -> VerifiedIdentity:
         try:
             keys = (await self._load())[0]
         except StoreDown:
@@ -156,7 +156,7 @@ class ApiKeys:
                 self.revoked(PREFIX + key.name)
         return self._find(credentials)
 
-    def _find(self, credentials: Credentials) -> Identity:
+    def _find(self, credentials: RequestCredentials) -> VerifiedIdentity:
         key = self._known.get(_digest(credentials.token))
         if key is None:
             raise invalid_token("The key is unknown or was revoked", credentials.scheme)
@@ -164,7 +164,7 @@ class ApiKeys:
             raise invalid_token("The key has expired", credentials.scheme)
         if credentials.scheme != "Bearer":
             raise invalid_token("Send the key as a Bearer token", credentials.scheme)
-        return Identity(key.principal, key.expires, CHECK_SECONDS)
+        return VerifiedIdentity(key.principal, key.expires, CHECK_SECONDS)
 
 
 def _digest(text: str) -> bytes:

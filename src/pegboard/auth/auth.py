@@ -18,7 +18,14 @@ from pegboard.auth.issuer_connection import Connect, IssuerConnection
 from pegboard.auth.issuer_keys import IssuerKeys
 from pegboard.auth.jwt_verifier import JwtVerifier
 from pegboard.auth.principal import Principal
-from pegboard.auth.request_credentials import Credentials, Identity, TokenVerifier, Verified, Verify, invalid_token
+from pegboard.auth.request_credentials import (
+    RequestCredentials,
+    TokenVerifier,
+    Verified,
+    VerifiedIdentity,
+    Verify,
+    invalid_token,
+)
 from pegboard.auth.signatures import require_joserfc
 from pegboard.auth.trusted_proxy import SCHEME, TrustedProxy
 from pegboard.auth.www_authenticate import is_scope
@@ -170,7 +177,7 @@ class Auth:
 
     # -- verifying ---------------------------------------------------------------------------------------------------
 
-    def verify(self, credentials: Credentials) -> Verified:
+    def verify(self, credentials: RequestCredentials) -> Verified:
         """Verify credentials; raises AuthRefusal if they are rejected."""
         if credentials.scheme == SCHEME:
             return self._verify_proxied(credentials)
@@ -178,7 +185,11 @@ class Auth:
         if len(candidates) == 1 and self._verify is None:
             prefix, verifier = candidates[0]
             verified = verifier.verify(credentials)
-            return self._complete(verified, prefix) if isinstance(verified, Identity) else self._await(verified, prefix)
+            return (
+                self._complete(verified, prefix)
+                if isinstance(verified, VerifiedIdentity)
+                else self._await(verified, prefix)
+            )
         if candidates:
             return self._try_all(candidates, credentials)
         if self._verify is not None:
@@ -186,7 +197,7 @@ class Auth:
             return self._await_own(found) if inspect.isawaitable(found) else self._accept_own(found)
         raise invalid_token("The token is not of an issuer that is accepted here", credentials.scheme)
 
-    def _verify_proxied(self, credentials: Credentials) -> Verified:
+    def _verify_proxied(self, credentials: RequestCredentials) -> Verified:
         proxy = self.proxy
         if proxy is None:
             raise invalid_token("No proxy is trusted here")
@@ -194,15 +205,21 @@ class Auth:
             return self._complete(proxy.identify(credentials.token), proxy.prefix)
         verified = self._proxied.verify(replace(credentials, scheme="Bearer"))
         prefix = proxy.issuer.prefix
-        return self._complete(verified, prefix) if isinstance(verified, Identity) else self._await(verified, prefix)
+        return (
+            self._complete(verified, prefix)
+            if isinstance(verified, VerifiedIdentity)
+            else self._await(verified, prefix)
+        )
 
-    async def _try_all(self, candidates: Sequence[tuple[str, TokenVerifier]], credentials: Credentials) -> Identity:
+    async def _try_all(
+        self, candidates: Sequence[tuple[str, TokenVerifier]], credentials: RequestCredentials
+    ) -> VerifiedIdentity:
         """An opaque token does not name its issuer: ask one after the other."""
         refusal: Exception | None = None
         for prefix, verifier in candidates:
             try:
                 verified = verifier.verify(credentials)
-                found = verified if isinstance(verified, Identity) else await verified
+                found = verified if isinstance(verified, VerifiedIdentity) else await verified
                 return self._complete(found, prefix)
             except Exception as problem:  # noqa: BLE001 - AuthRefusal; anything else is raised below as well
                 # One that could not be asked might have accepted it: that is not a rejection.
@@ -214,18 +231,18 @@ class Auth:
         assert refusal is not None  # noqa: S101 - there was a candidate
         raise refusal
 
-    async def _await(self, verified: Awaitable[Identity], prefix: str) -> Identity:
+    async def _await(self, verified: Awaitable[VerifiedIdentity], prefix: str) -> VerifiedIdentity:
         return self._complete(await verified, prefix)
 
-    async def _await_own(self, found: Awaitable[Principal | None]) -> Identity:
+    async def _await_own(self, found: Awaitable[Principal | None]) -> VerifiedIdentity:
         return self._accept_own(await found)
 
-    def _accept_own(self, found: object) -> Identity:
+    def _accept_own(self, found: object) -> VerifiedIdentity:
         if not isinstance(found, Principal) or not found:
             raise invalid_token("The token is not accepted here")
-        return Identity(replace(found, scopes=self._with_implied(found.scopes)))
+        return VerifiedIdentity(replace(found, scopes=self._with_implied(found.scopes)))
 
-    def _complete(self, identity: Identity, prefix: str) -> Identity:
+    def _complete(self, identity: VerifiedIdentity, prefix: str) -> VerifiedIdentity:
         """Reject an id that another source uses, and add the scopes that broader ones include."""
         principal = identity.principal
         owner = next((known for known in self._prefixes if principal.id.startswith(known)), "")

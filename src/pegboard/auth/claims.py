@@ -9,7 +9,7 @@ from typing import Final
 
 from pegboard.auth.issuer import Issuer
 from pegboard.auth.principal import Principal
-from pegboard.auth.request_credentials import Credentials, invalid_token
+from pegboard.auth.request_credentials import RequestCredentials, invalid_token
 from pegboard.read_only import read_only
 
 ID_CHARACTERS: Final = 255
@@ -17,7 +17,7 @@ ID_CHARACTERS: Final = 255
 _NOT_ACCESS: Final = frozenset({"ID", "Refresh", "Offline", "Logout"})
 
 
-def check_claims(claims: Mapping[str, object], issuer: Issuer, credentials: Credentials, now: float) -> float:
+def check_claims(claims: Mapping[str, object], issuer: Issuer, credentials: RequestCredentials, now: float) -> float:
     """Reject a token of another issuer or audience, and one that is not valid now; returns when it expires."""
     if claims.get("iss") != issuer.issuer:
         raise invalid_token("The token is of another issuer", credentials.scheme)
@@ -30,7 +30,7 @@ def check_claims(claims: Mapping[str, object], issuer: Issuer, credentials: Cred
     return expires
 
 
-def check_audience(audience: object, issuer: Issuer, credentials: Credentials) -> None:
+def check_audience(audience: object, issuer: Issuer, credentials: RequestCredentials) -> None:
     """ "MUST reject tokens that do not include them in the audience claim" (Access Token Privilege Restriction)"""
     accepted = issuer.audiences or {credentials.resource}
     named = audience if isinstance(audience, list) else [audience]

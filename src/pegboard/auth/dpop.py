@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from pegboard.auth.request_credentials import AuthRefusal, Credentials, invalid_token
+from pegboard.auth.request_credentials import AuthRefusal, RequestCredentials, invalid_token
 from pegboard.auth.signatures import BadJwt, check_header, load_key, split_jwt, thumbprint, verify_signature
 from pegboard.bounded_dict import BoundedDict
 
@@ -26,7 +26,7 @@ class ProofVerifier:
         self._clock = clock
         self._used: BoundedDict[bytes, float] = BoundedDict(_REMEMBERED)
 
-    def check(self, credentials: Credentials, confirmation: object) -> None:
+    def check(self, credentials: RequestCredentials, confirmation: object) -> None:
         """Reject a bound token without a valid proof, and a proof without a bound token."""
         scheme = credentials.scheme
         if confirmation is None:
@@ -48,7 +48,7 @@ class ProofVerifier:
         except BadJwt as problem:
             raise _invalid_proof(str(problem).replace("The token", "The proof")) from None
 
-    def _check_proof(self, credentials: Credentials, proof: str, bound_to: str) -> None:
+    def _check_proof(self, credentials: RequestCredentials, proof: str, bound_to: str) -> None:
         header, claims = split_jwt(proof)
         algorithm = check_header(header, _TYPES)
         described = header.get("jwk")

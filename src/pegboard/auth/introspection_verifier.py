@@ -13,7 +13,7 @@ from pegboard.auth.claims import check_audience, check_times, read_principal
 from pegboard.auth.dpop import ProofVerifier
 from pegboard.auth.issuer import Introspection, Issuer
 from pegboard.auth.issuer_connection import IssuerConnection
-from pegboard.auth.request_credentials import Credentials, Identity, Verified, invalid_token, unavailable
+from pegboard.auth.request_credentials import RequestCredentials, Verified, VerifiedIdentity, invalid_token, unavailable
 from pegboard.auth.signatures import BadJwt, looks_like_jwt, split_jwt
 from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import ServerFault
@@ -49,7 +49,7 @@ class IntrospectionVerifier:
         self._down_until = 0.0
         self._failed = False
 
-    def claims(self, credentials: Credentials) -> bool:
+    def claims(self, credentials: RequestCredentials) -> bool:
         """Whether the token is opaque, or a JWT that names this issuer."""
         if not looks_like_jwt(credentials.token):
             return True
@@ -58,7 +58,7 @@ class IntrospectionVerifier:
         except BadJwt:
             return True
 
-    def verify(self, credentials: Credentials) -> Verified:
+    def verify(self, credentials: RequestCredentials) -> Verified:
         """Ask the issuer, unless it has just said that the token is not active, or does not respond."""
         digest = hashlib.sha256(credentials.token.encode()).digest()
         now = time.monotonic()
@@ -68,7 +68,7 @@ class IntrospectionVerifier:
             raise unavailable("The issuer of the token cannot be asked now; try again later")
         return self._ask(credentials, digest)
 
-    async def _ask(self, credentials: Credentials, digest: bytes) -> Identity:
+    async def _ask(self, credentials: RequestCredentials, digest: bytes) -> VerifiedIdentity:
         self._waiting += 1
         try:
             async with self._slots:
@@ -93,7 +93,7 @@ class IntrospectionVerifier:
         check_audience(claims.get("aud"), self._issuer, credentials)
         expires = check_times(claims, self._issuer.leeway, scheme, self._clock())
         self._proofs.check(credentials, claims.get("cnf"))
-        return Identity(read_principal(claims, self._issuer, scheme), expires, self._asked.seconds)
+        return VerifiedIdentity(read_principal(claims, self._issuer, scheme), expires, self._asked.seconds)
 
     async def _request(self, token: str) -> Mapping[str, object]:
         if self._url is None:

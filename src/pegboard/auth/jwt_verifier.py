@@ -10,7 +10,7 @@ from pegboard.auth.claims import check_claims, read_principal
 from pegboard.auth.dpop import ProofVerifier
 from pegboard.auth.issuer import Issuer
 from pegboard.auth.issuer_keys import IssuerKeys
-from pegboard.auth.request_credentials import Credentials, Identity, Verified, invalid_token
+from pegboard.auth.request_credentials import RequestCredentials, Verified, VerifiedIdentity, invalid_token
 from pegboard.auth.signatures import BadJwt, check_header, looks_like_jwt, split_jwt, verify_signature
 
 # RFC 9068, 4: "verify that the typ header value is at+jwt or application/at+jwt"; most issuers still write JWT, or nothing.
@@ -28,7 +28,7 @@ class JwtVerifier:
         self._proofs = proofs
         self._clock = clock
 
-    def claims(self, credentials: Credentials) -> bool:
+    def claims(self, credentials: RequestCredentials) -> bool:
         """Whether the token is a JWT that names this issuer."""
         if not looks_like_jwt(credentials.token):
             return False
@@ -37,7 +37,7 @@ class JwtVerifier:
         except BadJwt:
             return False
 
-    def verify(self, credentials: Credentials) -> Verified:
+    def verify(self, credentials: RequestCredentials) -> Verified:
         """Verify a token: at once if the keys of the issuer are known."""
         try:
             header, claims = split_jwt(credentials.token)
@@ -51,11 +51,13 @@ class JwtVerifier:
         return self._verify(credentials, claims, keys, algorithm)
 
     async def _fetch_and_verify(
-        self, credentials: Credentials, claims: Mapping[str, Any], key_id: object, algorithm: str
-    ) -> Identity:
+        self, credentials: RequestCredentials, claims: Mapping[str, Any], key_id: object, algorithm: str
+    ) -> VerifiedIdentity:
         return self._verify(credentials, claims, await self._keys.fetch(key_id, algorithm), algorithm)
 
-    def _verify(self, credentials: Credentials, claims: Mapping[str, Any], keys: list[Any], algorithm: str) -> Identity:
+    def _verify(
+        self, credentials: RequestCredentials, claims: Mapping[str, Any], keys: list[Any], algorithm: str
+    ) -> VerifiedIdentity:
         scheme = credentials.scheme
         if not keys:
             raise invalid_token("The token is signed with an unknown key", scheme)
@@ -63,4 +65,4 @@ class JwtVerifier:
             raise invalid_token("The signature of the token is wrong", scheme)
         expires = check_claims(claims, self._issuer, credentials, self._clock())
         self._proofs.check(credentials, claims.get("cnf"))
-        return Identity(read_principal(claims, self._issuer, scheme), expires)
+        return VerifiedIdentity(read_principal(claims, self._issuer, scheme), expires)

@@ -58,7 +58,7 @@ def unavailable(reason: str) -> AuthRefusal:
     return AuthRefusal(reason, status=503, retry_after=5)
 
 
-class Credentials(Struct, frozen=True):
+class RequestCredentials(Struct, frozen=True):
     """A token as it was sent.
 
     scheme: `Bearer` or `DPoP`.
@@ -77,10 +77,10 @@ class Credentials(Struct, frozen=True):
     proven: bool = False
 
     def __repr__(self) -> str:
-        return f"Credentials({self.scheme} …)"
+        return f"RequestCredentials({self.scheme} …)"
 
 
-class Identity(Struct, frozen=True):
+class VerifiedIdentity(Struct, frozen=True):
     """Verified credentials.
 
     principal: who sent them.
@@ -93,7 +93,7 @@ class Identity(Struct, frozen=True):
     seconds: float = 300.0
 
 
-Verified: TypeAlias = Identity | Awaitable[Identity]
+Verified: TypeAlias = VerifiedIdentity | Awaitable[VerifiedIdentity]
 """At once, or later where another server has to be asked."""
 
 Verify: TypeAlias = Callable[[str], Principal | Awaitable[Principal | None] | None]
@@ -103,10 +103,10 @@ Verify: TypeAlias = Callable[[str], Principal | Awaitable[Principal | None] | No
 class TokenVerifier(Protocol):
     """Verifies the tokens of one source, such as an issuer."""
 
-    def claims(self, credentials: Credentials) -> bool:
+    def claims(self, credentials: RequestCredentials) -> bool:
         """Whether the token, by its form, is of this source."""
 
-    def verify(self, credentials: Credentials) -> Verified:
+    def verify(self, credentials: RequestCredentials) -> Verified:
         """Verify a token; raises AuthRefusal if it is rejected."""
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pegboard.auth.claims import is_id
 from pegboard.auth.issuer import Issuer
 from pegboard.auth.principal import Principal
-from pegboard.auth.request_credentials import Identity, invalid_token
+from pegboard.auth.request_credentials import VerifiedIdentity, invalid_token
 from pegboard.errors import SetupError
 
 SCHEME = "Proxy"
@@ -53,8 +53,8 @@ class TrustedProxy(Struct, frozen=True):
         value = headers.get(self.field)
         return None if not value or not self.trusts(address) else value.decode("utf-8", "replace")
 
-    def identify(self, name: str) -> Identity:
+    def identify(self, name: str) -> VerifiedIdentity:
         """The caller that an unsigned header names."""
         if not is_id(name):
             raise invalid_token("The proxy named no valid principal")
-        return Identity(Principal(self.prefix + name, kind="proxy"))
+        return VerifiedIdentity(Principal(self.prefix + name, kind="proxy"))

@@ -15,7 +15,7 @@ from pegboard.protocol.content import text_block
 from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.rules.verdicts import View
 from pegboard.schema.plain_json import ResultProblem, as_plain
-from pegboard.tools.naming import Suggestions
+from pegboard.tools.naming import NameSuggestions
 from pegboard.tools.tool import Tool
 
 ROLES: Final = ("user", "assistant")
@@ -152,7 +152,7 @@ class PromptCatalog:
     def __init__(self) -> None:
         self.expected = False
         self._prompts: dict[str, Prompt] = {}
-        self._suggestions = Suggestions()
+        self._suggestions = NameSuggestions()
         self._watchers: list[Callable[[], None]] = []
 
     def __len__(self) -> int:

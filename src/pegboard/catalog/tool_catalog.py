@@ -12,7 +12,7 @@ from pegboard.errors import DeclarationError, PegboardError, UnknownTool
 from pegboard.protocol.json_values import objects_in
 from pegboard.providers.export import ExportOptions, export
 from pegboard.rules.verdicts import View
-from pegboard.tools.naming import Suggestions, snake_case
+from pegboard.tools.naming import NameSuggestions, snake_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
@@ -28,7 +28,7 @@ class ToolCatalog:
         self._listed: tuple[int, dict[str, EncodedResult], ShownLists[EncodedResult]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._near: list[Callable[[], None]] = []
-        self._suggestions = Suggestions()
+        self._suggestions = NameSuggestions()
         self.generation = 0
         self.caching = Caching(scope="public")
         self.explain_unknown: Callable[[str, View | None], PegboardError] | None = None

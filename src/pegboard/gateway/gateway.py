@@ -130,7 +130,7 @@ class Gateway(Hosted):
             MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow
         )
         self._toolboxes: dict[str, GatewayEndpoint] = {}
-        self.places: Mapping[str, Handler] = Places(self._toolboxes)
+        self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
         self._apply_config(self.config, frozenset())
         self._attach()
 
@@ -537,7 +537,7 @@ class Gateway(Hosted):
                 endpoint.board.unuse(middleware)
 
 
-class Places(Mapping[str, Handler]):
+class ToolboxHandlers(Mapping[str, Handler]):
     """Update the endpoints of toolboxes when these are added or removed."""
 
     def __init__(self, endpoints: Mapping[str, GatewayEndpoint]) -> None:

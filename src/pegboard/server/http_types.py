@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from pegboard.auth.request_credentials import Credentials
+from pegboard.auth.request_credentials import RequestCredentials
 from pegboard.limits import Limits
 from pegboard.server.access import NO_ACCESS, Access
 
@@ -43,7 +43,7 @@ class Head(Struct, gc=False):
     mount: str = ""
     via: str = ""
     access: Access = NO_ACCESS
-    credentials: Credentials | None = None
+    credentials: RequestCredentials | None = None
     screened: bool = False
 
     @property

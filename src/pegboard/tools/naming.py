@@ -73,7 +73,7 @@ def suggest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     return [other for *_, other in sorted(ranked)[:most]]
 
 
-class Suggestions:
+class NameSuggestions:
     """Suggests names to callers within a share of the time: after too many unknown names, an answer suggests none.
 
     `clock` tells the time, `spent` the CPU time of this thread.

@@ -10,7 +10,7 @@ import pytest
 
 from pegboard.gateway.lock.definition_diff import describe_differences
 from pegboard.gateway.lock.definition_scan import MAX_TEXT_LENGTH, find_shadows, scan_definition
-from pegboard.gateway.lock.injection_rules import RULES, Rule
+from pegboard.gateway.lock.injection_rules import RULES, InjectionRule
 from pegboard.tools.qualified_names import ToolName
 from tests.patterns import sample_words
 from tests.work import grows_linearly
@@ -23,7 +23,7 @@ def described(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_costs_in_proportion_to_a_text_made_of_its_own_words(rule: Rule) -> None:
+def test_a_rule_costs_in_proportion_to_a_text_made_of_its_own_words(rule: InjectionRule) -> None:
     # Every word of a link follows every other, so that each chain is begun and broken off as often as possible.
     for chain in rule.chains:
         words = [sample_words(pattern) for pattern in chain.patterns]

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pegboard.gateway.lock.word_chain import WordChain
 
 
-class Rule(Struct, frozen=True):
+class InjectionRule(Struct, frozen=True):
     """The patterns to search for, and why they matter."""
 
     id: str
@@ -44,8 +44,8 @@ _CREDENTIALS = (
 _PLACE = r"(?:https?://|(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}+\.[a-z]{2,})"
 
 
-def _rule(name: str, reason: str, *patterns: str) -> Rule:
-    return Rule(name, reason, tuple(map(WordChain, patterns)))
+def _rule(name: str, reason: str, *patterns: str) -> InjectionRule:
+    return InjectionRule(name, reason, tuple(map(WordChain, patterns)))
 
 
 RULES: Final = (

@@ -21,7 +21,7 @@ _NAMED: Final = 5
 _CHANGES: Final = 20
 
 
-class Verdict(Struct, frozen=True):
+class PinVerdict(Struct, frozen=True):
     """`served` may be listed and called; `withheld` maps names to the reason for callers; `notes` are for operators."""
 
     served: tuple[Definition, ...]
@@ -40,12 +40,14 @@ class Pins:
         self._lock = lock
         self._policy = policy
         self._command = f"pegboard lock {config}"
-        self._judged: dict[tuple[Kind, str, str], tuple[Sequence[Definition], Verdict]] = {}
+        self._judged: dict[tuple[Kind, str, str], tuple[Sequence[Definition], PinVerdict]] = {}
 
-    def judge(self, toolbox: str, server: str, definitions: Sequence[Definition], *, kind: Kind = "tools") -> Verdict:
+    def judge(
+        self, toolbox: str, server: str, definitions: Sequence[Definition], *, kind: Kind = "tools"
+    ) -> PinVerdict:
         """The definitions of a server that may be served."""
         if self._policy == "off":
-            return Verdict(tuple(definitions))
+            return PinVerdict(tuple(definitions))
         key = kind, toolbox, server
         before = self._judged.get(key)
         if before is None or before[0] is not definitions:
@@ -69,17 +71,17 @@ class Pins:
         pin = self._lock.pins.get(name_place(kind, toolbox, server, definition))
         return pin is not None and pin.digest == digest(definition)
 
-    def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> Verdict:
+    def _compare(self, toolbox: str, server: str, definitions: Sequence[Definition], kind: Kind) -> PinVerdict:
         member = MEMBERS[kind]
         if self._lock is None:
             # Without any pins, do not warn about every server.
             if self._policy == "report" or not definitions:
-                return Verdict(tuple(definitions))
+                return PinVerdict(tuple(definitions))
             names = [str(definition[member]) for definition in definitions]
             note = (
                 f"all {kind} of {toolbox}/{server} are withheld, because nothing is pinned yet: run `{self._command}`"
             )
-            return Verdict((), dict.fromkeys(names, ADDED), (note,))
+            return PinVerdict((), dict.fromkeys(names, ADDED), (note,))
         pins = self._lock.of_server(kind, toolbox, server)
         served: list[Definition] = []
         withheld: dict[str, str] = {}
@@ -103,7 +105,7 @@ class Pins:
             notes.append(self._describe(f"{toolbox}/{server} offers {kind} that were not accepted{self._waits}", added))
         if pins:
             notes.append(self._describe(f"{toolbox}/{server} no longer offers what was accepted", list(pins)))
-        return Verdict(tuple(served), withheld, tuple(notes))
+        return PinVerdict(tuple(served), withheld, tuple(notes))
 
     def _describe_change(self, place: str, pin: Pin, definition: Definition) -> str:
         words = [line for line in describe_differences(pin.definition, definition) if not line.startswith(" ")]

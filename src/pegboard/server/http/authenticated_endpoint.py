@@ -19,7 +19,13 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.auth.auth import Auth
-from pegboard.auth.request_credentials import AuthRefusal, Credentials, Identity, invalid_request, read_credentials
+from pegboard.auth.request_credentials import (
+    AuthRefusal,
+    RequestCredentials,
+    VerifiedIdentity,
+    invalid_request,
+    read_credentials,
+)
 from pegboard.auth.trusted_proxy import SCHEME as PROXY
 from pegboard.auth.www_authenticate import WELL_KNOWN, join_scopes, write_challenge
 from pegboard.bounded_dict import BoundedDict
@@ -77,7 +83,7 @@ class OpenResponse(Struct, eq=False):
     """A response that is still open, and the credentials that it was opened with."""
 
     access: Access
-    credentials: Credentials
+    credentials: RequestCredentials
     is_open: Callable[[], bool]
     cut: Callable[[], object]
     checking: bool = False
@@ -186,7 +192,7 @@ class AuthenticatedEndpoint:
         self,
         pending: asyncio.Future[Access],
         head: Head,
-        credentials: Credentials,
+        credentials: RequestCredentials,
         metadata: str,
         allowed: Headers,
     ) -> Answer | None:
@@ -198,7 +204,7 @@ class AuthenticatedEndpoint:
         self._grant(head, access, credentials)
         return None
 
-    def _grant(self, head: Head, access: Access, credentials: Credentials) -> None:
+    def _grant(self, head: Head, access: Access, credentials: RequestCredentials) -> None:
         head.access = access
         head.credentials = credentials
         head.screened = True
@@ -206,7 +212,7 @@ class AuthenticatedEndpoint:
         for name in self._hidden:
             head.headers.pop(name, None)
 
-    def _read(self, head: Head, path: str) -> Credentials | None:
+    def _read(self, head: Head, path: str) -> RequestCredentials | None:
         if head.credentials is not None:
             return head.credentials
         proxy = self._auth.proxy
@@ -214,13 +220,13 @@ class AuthenticatedEndpoint:
         if proxy is not None and named is not None:
             if proxy.field in head.repeated:
                 raise invalid_request(f"The header {proxy.header} occurs more than once")
-            return Credentials(PROXY, named, resource=self._base(head) + head.locate(path))
+            return RequestCredentials(PROXY, named, resource=self._base(head) + head.locate(path))
         read = read_credentials(head.headers, head.query)
         if read is None:
             return None
         scheme, token = read
         proof = head.headers.get(b"dpop")
-        return Credentials(
+        return RequestCredentials(
             scheme,
             token,
             resource=self._base(head) + head.locate(path),
@@ -229,7 +235,7 @@ class AuthenticatedEndpoint:
             url=self._base(head) + head.locate(head.path.decode("latin-1")),
         )
 
-    def _find(self, credentials: Credentials, metadata: str) -> Access | asyncio.Future[Access]:
+    def _find(self, credentials: RequestCredentials, metadata: str) -> Access | asyncio.Future[Access]:
         """The access that credentials give: remembered, verified now, or being verified."""
         if credentials.scheme == "DPoP" and not credentials.proven:
             # A proof is for one request, so there is nothing to remember.
@@ -244,7 +250,7 @@ class AuthenticatedEndpoint:
             if waiting is not None:
                 return waiting
         verified = self._auth.verify(credentials)
-        if isinstance(verified, Identity):
+        if isinstance(verified, VerifiedIdentity):
             return self._remember(key, verified, metadata)
         pending = asyncio.ensure_future(self._verify(key, verified, metadata))
         if key:
@@ -257,7 +263,7 @@ class AuthenticatedEndpoint:
     async def _verify(self, key: bytes, verified: Any, metadata: str) -> Access:
         return self._remember(key, await verified, metadata)
 
-    def _remember(self, key: bytes, identity: Identity, metadata: str) -> Access:
+    def _remember(self, key: bytes, identity: VerifiedIdentity, metadata: str) -> Access:
         seconds = identity.seconds
         if identity.expires is not None:
             # In terms of the monotonic clock: setting the wall clock back does not prolong it.
