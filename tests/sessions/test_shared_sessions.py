@@ -29,7 +29,8 @@ class Process:
     def __init__(self, store: Store, clock: Clock, limits: Limits) -> None:
         self.store = store
         self.cluster = Cluster(store, Limits(worker_seconds=100_000))
-        self.sessions = Sessions(limits, clock)
+        self.ended: list[str] = []
+        self.sessions = Sessions(limits, clock, on_end=lambda caller: self.ended.append(caller.session))
         self.sessions.share(SharedStore(store, self.cluster), clock)
         self.asked: list[str] = []
         for name in ("get", "put", "delete"):
@@ -124,7 +125,7 @@ async def test_a_change_is_known_everywhere_once_it_is_made() -> None:
         assert (await two.find(session)).caller.log_level == "error"
         await two.sessions.change(await two.find(session), lambda known: known.subscribe("a://b", Limits()))
         assert (await one.find(session)).uris == {"a://b"}
-        assert copy.caller.log_level is None
+        assert copy.caller.log_level == "error", "a copy is refreshed, not replaced"
 
 
 async def test_a_copy_with_something_under_way_is_renewed_in_place() -> None:
@@ -142,6 +143,30 @@ async def test_a_copy_with_something_under_way_is_renewed_in_place() -> None:
         await one.sessions.end(session)
         await asyncio.wait([task], timeout=5)
         assert task.cancelled()
+
+
+async def test_every_process_with_a_copy_learns_that_the_session_ended() -> None:
+    async with processes() as (one, two):
+        ended, kept = await one.open(), await one.open()
+        for session in (ended, kept):
+            await two.find(session)
+            await one.sessions.change(session, lambda known: known.set_level("error"))
+        assert (one.ended, two.ended) == ([], [])
+        await one.sessions.end(ended)
+        assert one.ended == two.ended == [ended.caller.session]
+        assert len(two.sessions) == 1
+
+
+async def test_what_is_kept_for_a_session_ends_with_the_expired_copy() -> None:
+    clock = Clock()
+    async with processes(clock, session_seconds=60) as (one, two):
+        session = await one.open()
+        await two.find(session)
+        clock.now += 50
+        await one.find(session)
+        clock.now += 20
+        assert (one.sessions.reap(), two.sessions.reap()) == (0, 1)
+        assert (one.ended, two.ended) == ([], [session.caller.session])
 
 
 async def test_changes_made_at_two_places_at_once_are_both_made() -> None:

@@ -366,7 +366,7 @@ async def _serve_stdio(served: ServedApp, store: str, source: int, target: int, 
 
 async def _serve_pipes(served: ServedApp, source: int, target: int, stop: Stop) -> None:
     with stop:
-        door = await open_stdio(served.handler, served.info, served.limits, source, target)
+        door = await open_stdio(served.handler, served.info, served.limits, source, target, served.end_session)
         door.closed.add_done_callback(lambda _: stop.ask())
         await stop.asked.wait()
         await door.drain(stop.drain_seconds, stop.hurried)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import structs
 
@@ -18,6 +19,9 @@ from pegboard.sessions.resumable_streams import SessionStreams
 from pegboard.sessions.session_records import SessionState
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.store import Logs
+
+OnSessionEnd: TypeAlias = Callable[[Caller], object]
+"""Releases what was kept for the session of a caller; may be called more than once."""
 
 
 class SessionListener(Protocol):
@@ -43,6 +47,7 @@ class Session:
     __slots__ = (
         "_cluster",
         "_logs",
+        "_on_end",
         "_questions",
         "_streams",
         "_uris",
@@ -57,7 +62,12 @@ class Session:
     )  # fmt: skip
 
     def __init__(
-        self, caller: Caller, now: float = 0.0, logs: Logs | None = None, cluster: Cluster | None = None
+        self,
+        caller: Caller,
+        now: float = 0.0,
+        logs: Logs | None = None,
+        cluster: Cluster | None = None,
+        on_end: OnSessionEnd | None = None,
     ) -> None:
         self.caller = caller
         self.touched = now
@@ -71,6 +81,7 @@ class Session:
         self.heard: int | None = None
         self._logs = logs
         self._cluster = cluster
+        self._on_end = on_end
         self._questions: OpenQuestions | None = None
         self._uris: set[str] | None = None
         self._streams: SessionStreams | None = None
@@ -79,6 +90,14 @@ class Session:
     def idle(self) -> bool:
         """Whether nothing is running for its client."""
         return not self.calls and not self.listeners and (self._streams is None or not self._streams.held)
+
+    def end(self) -> None:
+        """End the session in this process: cancel its calls, and release what was kept for it."""
+        for task in list(self.calls.values()):
+            if task is not None:
+                task.cancel()
+        if self._on_end is not None:
+            self._on_end(self.caller)
 
     def learn(self, known: SessionState) -> None:
         """Apply the shared record."""

@@ -3,8 +3,8 @@
 Theory of operation. A process keeps the sessions it serves in memory, and their requests need no store. Where processes
 share a store, the store holds the truth and memory is a copy: an unknown session is read from the store, so any process
 can serve it, and it outlives any process. A process that changes or ends a session writes that first, and then waits
-until every other process has dropped its copy, or refreshed it if it runs calls or streams of the session. A process
-that may have missed such a message trusts none of its copies.
+until every other process has refreshed its copy, or dropped it if the session has ended. A process that may have missed
+such a message trusts none of its copies. What a process keeps for a session ends with its copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound, StoreDown
 from pegboard.limits import Limits
-from pegboard.sessions.session import Session
+from pegboard.sessions.session import OnSessionEnd, Session
 from pegboard.sessions.session_records import TOUCH_SECONDS, SessionRecords
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.identifiers import digest
@@ -43,12 +43,12 @@ class Sessions:
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
         logs: Logs | None = None,
-        on_close: Callable[[Caller], object] | None = None,
+        on_end: OnSessionEnd | None = None,
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
-        self._on_close = on_close
+        self._on_end = on_end
         self._open: dict[str, Session] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         # The rest is for clusters.
@@ -91,7 +91,7 @@ class Sessions:
         session = self._open.get(session_id)
         now = self._clock()
         if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
-            self._release(session)
+            self.close(session)
             session = None
         if session is None or session.stale:
             if self._records is None:
@@ -146,25 +146,21 @@ class Sessions:
             session.learn(known)
             change(session)
         session.version = version
-        await self._drop_copies(session)
+        await self._refresh_copies(session)
 
     async def end(self, session: Session) -> None:
         """End a session, its streams and its calls, in all processes."""
         if self._records is not None:
             await self._records.delete(session.caller.session)
         self.close(session)
-        await self._drop_copies(session)
+        await self._refresh_copies(session)
 
     def close(self, session: Session) -> None:
-        """End a session, its streams and its calls, in this process."""
+        """End a session, its streams and its calls, in this process; with a store, other processes may still serve it."""
         self._forget(session)
         if session.streamed and self._records is None:
             self._spawn(self._logs.drop(session.caller.session))
-        for task in list(session.calls.values()):
-            if task is not None:
-                task.cancel()
-        if self._on_close is not None:
-            self._on_close(session.caller)
+        session.end()
 
     def reap(self) -> int:
         """Drop expired sessions; returns how many."""
@@ -179,13 +175,13 @@ class Sessions:
             elif session.touched < oldest:
                 over.append(session)
         for session in over:
-            self._release(session)
+            self.close(session)
         return len(over)
 
     def _take_in(self, caller: Caller, now: float) -> Session:
         if len(self._open) >= self._limits.sessions:
             self._make_room(now)
-        session = self._open[caller.session] = Session(caller, now, self._logs, self._cluster)
+        session = self._open[caller.session] = Session(caller, now, self._logs, self._cluster, self._on_end)
         if self._cluster is not None:
             self._by_digest[digest(caller.session)] = session
         return session
@@ -204,18 +200,10 @@ class Sessions:
             return -counts[session.caller.principal.id], session.touched
 
         for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=order):
-            self._release(session)
+            self.close(session)
             if self._records is not None:
                 # Otherwise clients that open sessions and leave could fill a store.
                 self._spawn(self._records.retire(session.caller.session, now - session.touched))
-
-    def _release(self, session: Session) -> None:
-        """A session has expired, or makes room for another. Without a store that ends it; otherwise only the copy is
-        dropped."""
-        if self._records is None:
-            self.close(session)
-        else:
-            self._forget(session)
 
     def _forget(self, session: Session) -> None:
         if self._open.pop(session.caller.session, None) is not None and self._cluster is not None:
@@ -253,8 +241,8 @@ class Sessions:
         session.saved = self._clock() - known.idle
         return session
 
-    async def _drop_copies(self, session: Session) -> None:
-        """Make every other process drop its copy."""
+    async def _refresh_copies(self, session: Session) -> None:
+        """Make every other process read its copy again."""
         if self._cluster is not None:
             await self._cluster.ask_others(_CHANGED, digest(session.caller.session).encode())
 
@@ -266,9 +254,6 @@ class Sessions:
         if session is None:
             return None
         session.stale = True
-        if session.idle:
-            self._forget(session)
-            return None
         return self._renew(session)
 
     async def _renew(self, session: Session) -> bytes:

@@ -353,6 +353,19 @@ async def test_the_process_of_a_session_ends_with_it(folder: Folder) -> None:
         await until(lambda: not any(map(is_running, pids)))
 
 
+def test_a_second_initialize_on_stdio_ends_the_process_of_the_first_session(folder: Folder) -> None:
+    folder.servers["sums"]["share"] = "session"
+    folder.write()
+    with StdioChild(*PEGBOARD, "up", folder.config, "--stdio", **folder.env) as child:
+        pids = []
+        for _ in range(2):
+            child.initialize()
+            answer = child.request("tools/call", {"name": "dev__sums__pid", "arguments": {}})
+            pids.append(int(answer["result"]["content"][0]["text"]))
+        wait_until(lambda: not is_running(pids[0]))
+        assert is_running(pids[1])
+
+
 async def test_a_missing_variable_fails_its_server_alone(folder: Folder) -> None:
     folder.servers["keyed"] = {**folder.child("more"), "env": {"TOKEN": "${NOT_SET_ANYWHERE}"}}
     folder.write()

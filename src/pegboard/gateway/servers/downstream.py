@@ -126,8 +126,9 @@ class Downstream:
 
     def end_session(self, caller: Caller) -> None:
         """Close the connection that was only for this session."""
-        if self.config.share == "session":
-            self._pool.drop(self._key(caller))
+        key = self._key(caller)
+        if self.config.share == "session" and key is not OWN_KEY:
+            self._pool.drop(key)
 
     @property
     def state(self) -> State:

@@ -20,6 +20,7 @@ from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses.error_responses import error_response, method_not_allowed
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+from pegboard.sessions.session import OnSessionEnd
 from pegboard.stores.cluster import Cluster
 
 _log = logging.getLogger("pegboard.server")
@@ -50,6 +51,7 @@ class DeprecatedEndpoints:
         cluster: Cluster | None = None,
         apart: bool = False,
         direct_methods: bool = False,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
         """Processes without a common store (`apart`) cannot share sessions.
 
@@ -62,7 +64,7 @@ class DeprecatedEndpoints:
         stateless = Stateless(handler, info, limits, calls, callers)
         at_sse: dict[bytes, Serve] = {}
         if "sse" in which:
-            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", cluster)
+            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", cluster, on_session_end)
             at_sse[b"GET"] = _reject_sse if apart else transport.get
             self._open(prefix, "/messages", {b"POST": transport.post})
         if "oneshot" in which:

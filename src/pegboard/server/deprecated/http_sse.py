@@ -64,7 +64,7 @@ from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import check_content_type, read_accept
 from pegboard.server.http.responses.error_responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-from pegboard.sessions.session import Session
+from pegboard.sessions.session import OnSessionEnd, Session
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
 
@@ -127,9 +127,7 @@ class SseClient:
         self.line.leave()
         self._left(self)
         self.subscriptions.leave()
-        for task in list(self.session.calls.values()):
-            if task is not None:
-                task.cancel()
+        self.session.end()
 
     def _ended(self, request_id: RequestId) -> None:
         del self.session.calls[request_id]
@@ -152,7 +150,9 @@ class HttpSse:
         followers: Subscribers,
         place: str,
         cluster: Cluster | None = None,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
+        self._on_session_end = on_session_end
         self._forwarding = None if cluster is None else PostForwarding(cluster, self._receive_forwarded)
         self._handler = handler
         self._limits = limits
@@ -178,7 +178,8 @@ class HttpSse:
         line = EventLine(sink)
         caller = head.access.bind(Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id))
         subscriptions = LineSubscriptions(self._handler, line, self._followers)
-        client = SseClient(line, Session(caller), subscriptions, self._forget)
+        session = Session(caller, on_end=self._on_session_end)
+        client = SseClient(line, session, subscriptions, self._forget)
         self._calls.follow(client)
         self._clients[session_id] = client
         sink.on_gone(client.leave)

@@ -44,7 +44,7 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.sessions.session import Session
+from pegboard.sessions.session import OnSessionEnd, Session
 
 _log = logging.getLogger("pegboard.server")
 
@@ -63,7 +63,9 @@ class LineService:
         transport: str,
         *,
         direct_methods: bool = False,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
+        self.on_session_end = on_session_end
         self.handler = handler
         self.direct_methods = direct_methods
         self.limits = limits
@@ -266,10 +268,16 @@ class Conversation:
     def _initialize(self, message: Message, request_id: RequestId) -> tuple[Call, LineExchange]:
         # The line is the session. Its id is not sent to the client, but the state of a session is kept under it.
         caller = self._access.bind(read_caller(message, self._service.transport, secrets.token_hex(16)))
-        self._legacy = Session(caller)
+        self.end_session()
+        self._legacy = Session(caller, on_end=self._service.on_session_end)
         self.following.uris = self._legacy.uris
         exchange = LineExchange(self._peer, self._service.revision_codecs[caller.version], request_id)
         return initialize_call(request_id, caller, exchange), exchange
+
+    def end_session(self) -> None:
+        """The line has ended, or begins another session."""
+        if self._legacy is not None:
+            self._legacy.end()
 
     def _start(self, call: Call, exchange: LineExchange, request_id: RequestId, handler: Handler | None = None) -> None:
         handler = handler or self._handler

@@ -23,6 +23,7 @@ from pegboard.server.exchange.conversation import Conversation, LineService
 from pegboard.server.exchange.running_calls import announce_wait
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.stdio.line_writer import LineWriter
+from pegboard.sessions.session import OnSessionEnd
 
 _CHUNK: Final = 64 * 1024
 _CLEANUP_SECONDS: Final = 1.0
@@ -32,10 +33,16 @@ class StdioServer(Conversation, asyncio.Protocol):
     """Serves one peer on a byte stream in each direction; `closed` is done once the peer has disconnected."""
 
     def __init__(
-        self, handler: Handler, info: Mapping[str, Json], limits: Limits, loop: asyncio.AbstractEventLoop
+        self,
+        handler: Handler,
+        info: Mapping[str, Json],
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
         self.line = LineWriter(limits, loop, self)
-        service = LineService(handler, info, limits, Subscribers(limits.subscribers), "stdio")
+        followers = Subscribers(limits.subscribers)
+        service = LineService(handler, info, limits, followers, "stdio", on_session_end=on_session_end)
         super().__init__(service, self.line, loop, Access(local_user()))
         self._rest = bytearray()
         self._skipping = False
@@ -162,11 +169,16 @@ def local_user() -> Principal:
 
 
 async def open_stdio(
-    handler: Handler, info: Mapping[str, Json], limits: Limits, source: int, target: int
+    handler: Handler,
+    info: Mapping[str, Json],
+    limits: Limits,
+    source: int,
+    target: int,
+    on_session_end: OnSessionEnd | None = None,
 ) -> StdioServer:
     """Serve the peer on two descriptors."""
     loop = asyncio.get_running_loop()
-    door = StdioServer(handler, info, limits, loop)
+    door = StdioServer(handler, info, limits, loop, on_session_end)
     if _can_be_watched(target):
         await loop.connect_write_pipe(lambda: door.line, os.fdopen(target, "wb", buffering=0))
     else:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from pegboard.call import Caller, Handler, Json
+from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.logs.watchdog import TALLY
@@ -44,6 +44,7 @@ from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, a
 from pegboard.server.streamable_http.session_requests import SessionRequests
 from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
 from pegboard.sessions.relay import Relay
+from pegboard.sessions.session import OnSessionEnd
 from pegboard.sessions.sessions import Sessions
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.store import Store
@@ -75,7 +76,7 @@ class HttpEndpoint:
         parts: Parts = always_ready,
         metrics: Callable[[], str | None] | None = None,
         routes: Mapping[str, Route] | None = None,
-        on_session_end: Callable[[Caller], object] | None = None,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
         self._authenticates = False
         self._readiness = Readiness(shared, parts)
@@ -86,7 +87,7 @@ class HttpEndpoint:
         self._limits = limits
         self._guard = guard
         self._modern = ModernCodec(info)
-        self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_close=on_session_end)
+        self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_end=on_session_end)
         self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
         self.followers = Subscribers(
@@ -110,6 +111,7 @@ class HttpEndpoint:
             cluster=None if shared is None else shared.cluster,
             apart=legacy == "refused",
             direct_methods=direct_methods,
+            on_session_end=on_session_end,
         )
         sockets = DeferredEndpoint(
             "pegboard.server.websocket.websocket_endpoint:WebSocketEndpoint",
@@ -120,6 +122,7 @@ class HttpEndpoint:
             self._calls,
             self.followers,
             direct_methods=direct_methods,
+            on_session_end=on_session_end,
         )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
             **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_endpoints)},

@@ -45,7 +45,7 @@ from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSock
 from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
 from pegboard.server.websocket.stream_flow import UnreadBytes, WriteTurns, timestamp
 from pegboard.server.websocket.websocket_connection import take_over
-from pegboard.sessions.session import Session
+from pegboard.sessions.session import OnSessionEnd, Session
 from pegboard.tools.tool import Tool
 
 TRANSPORT: Final = "ws"
@@ -75,8 +75,17 @@ class WebSocketEndpoint:
         followers: Subscribers,
         *,
         direct_methods: bool = False,
+        on_session_end: OnSessionEnd | None = None,
     ) -> None:
-        self._service = LineService(handler, info, limits, followers, TRANSPORT, direct_methods=direct_methods)
+        self._service = LineService(
+            handler,
+            info,
+            limits,
+            followers,
+            TRANSPORT,
+            direct_methods=direct_methods,
+            on_session_end=on_session_end,
+        )
         self._guard = guard
         self._calls = calls
         self._unread = UnreadBytes(limits)
@@ -159,6 +168,7 @@ class WebSocketConversation(Conversation):
             # Cancel once: a call that was cancelled before may still be cleaning up.
             if not task.cancelling():
                 task.cancel()
+        self.end_session()
 
     def keep_alive(self) -> None:
         """Nothing to do: the connection itself sends pings."""
