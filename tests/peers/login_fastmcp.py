@@ -1,4 +1,4 @@
-"""Logs in with the client of FastMCP: whoami, then a tool that needs another scope."""
+"""Logs in with the client of FastMCP, and calls tools."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Login(OAuth):
         return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
 
 
-async def main(url: str) -> None:
+async def main(url: str, *tools: str) -> None:
     async with Client(url, auth=Login(url, callback_port=8766)) as client:
-        said = [(await client.call_tool(name)).content[0].text for name in ("whoami", "write")]
+        said = [(await client.call_tool(name)).content[0].text for name in tools]
     print(json.dumps({"said": said, "logins": len(visits)}))
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Logs in with the official Python client, 1.x: whoami, then a tool that needs another scope."""
+"""Logs in with the official Python client, 1.x, and calls tools."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Memory:
         self.info = info
 
 
-async def main(url: str) -> None:
+async def main(url: str, *tools: str) -> None:
     visits: list[str] = []
 
     async def visit(address: str) -> None:
@@ -48,8 +48,8 @@ async def main(url: str) -> None:
     provider = OAuthClientProvider(url, metadata, Memory(), visit, come_back)
     async with streamablehttp_client(url, auth=provider) as (read, write, _), ClientSession(read, write) as session:
         await session.initialize()
-        said = [(await session.call_tool(name, {})).content[0].text for name in ("whoami", "write")]
+        said = [(await session.call_tool(name, {})).content[0].text for name in tools]
     print(json.dumps({"said": said, "logins": len(visits)}))
 
 
-asyncio.run(main(sys.argv[1]))
+asyncio.run(main(*sys.argv[1:]))

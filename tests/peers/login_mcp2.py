@@ -1,4 +1,4 @@
-"""Logs in with the official Python client, 2.x: whoami, then a tool that needs another scope."""
+"""Logs in with the official Python client, 2.x, and calls tools."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Memory:
         self.info = info
 
 
-async def main(url: str, mode: str) -> None:
+async def main(url: str, mode: str, *tools: str) -> None:
     visits: list[str] = []
 
     async def visit(address: str) -> None:
@@ -51,8 +51,8 @@ async def main(url: str, mode: str) -> None:
         httpx2.AsyncClient(auth=provider, timeout=30, trust_env=False) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
-        said = [(await client.call_tool(name, {})).content[0].text for name in ("whoami", "write")]
+        said = [(await client.call_tool(name, {})).content[0].text for name in tools]
     print(json.dumps({"said": said, "logins": len(visits)}))
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2]))
+asyncio.run(main(*sys.argv[1:]))

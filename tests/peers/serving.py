@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -21,19 +22,26 @@ STOP_WITHIN = 15.0
 
 
 @contextmanager
-def serve(*words: str | Path) -> Iterator[str]:
+def serve(*words: str | Path, **env: str) -> Iterator[str]:
     """Runs `pegboard <words> --http --port P` until the block ends; gives the address of its root."""
     port = free_port()
-    with running([str(PEGBOARD), *map(str, words), "--http", "--port", str(port)], port) as address:
+    with running([str(PEGBOARD), *map(str, words), "--http", "--port", str(port)], port, **env) as address:
         yield address
 
 
 @contextmanager
-def running(command: Sequence[str], port: int) -> Iterator[str]:
+def running(command: Sequence[str], port: int, **env: str) -> Iterator[str]:
     """Runs a server of ours at a port until the block ends; whatever it meets, it must not have logged a traceback."""
     address = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
         try:
             _wait_until_healthy(address, process, log)
             yield address

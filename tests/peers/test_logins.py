@@ -7,22 +7,31 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
 
 import pytest
 
+from tests.peers.balancer import Balancer, balancing
 from tests.peers.judges import HERE, MCP1_PYTHON, NODE, PYTHON
 from tests.peers.person import log_in
-from tests.peers.serving import PEGBOARD, free_port, running
+from tests.peers.serving import PEGBOARD, free_port, running, serve
 
 pytestmark = pytest.mark.peer
 
+LOCKED = HERE / "locked_board.py"
+CLIENTS: dict[str, tuple[Path, str, list[str]]] = {
+    "mcp 2.x": (PYTHON, "login_mcp2.py", ["2026-07-28"]),
+    "mcp 2.x legacy": (PYTHON, "login_mcp2.py", ["legacy"]),
+    "mcp 1.x": (MCP1_PYTHON, "login_mcp1.py", []),
+    "fastmcp": (PYTHON, "login_fastmcp.py", []),
+}
 
-@contextmanager
-def issuing() -> Iterator[str]:
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
     port = free_port()
     command = [str(NODE), str(HERE / "node" / "issuer.mjs"), str(port)]
     with subprocess.Popen(
@@ -37,41 +46,66 @@ def issuing() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def locked() -> Iterator[str]:
-    with issuing() as issuer:
-        port = free_port()
-        os.environ["ISSUER"], os.environ["PUBLIC_URL"] = issuer, f"http://127.0.0.1:{port}"
-        try:
-            command = [str(PEGBOARD), "run", str(HERE / "locked_board.py"), "--http", "--port", str(port)]
-            with running(command, port) as address:
-                yield address
-        finally:
-            del os.environ["ISSUER"], os.environ["PUBLIC_URL"]
+def locked(issuer: str) -> Iterator[str]:
+    port = free_port()
+    command = [str(PEGBOARD), "run", str(LOCKED), "--http", "--port", str(port)]
+    with running(command, port, ISSUER=issuer, PUBLIC_URL=f"http://127.0.0.1:{port}") as address:
+        yield address
 
 
-@pytest.mark.parametrize(
-    ("python", "script", "more"),
-    [
-        (PYTHON, "login_mcp2.py", ["2026-07-28"]),
-        (PYTHON, "login_mcp2.py", ["legacy"]),
-        (MCP1_PYTHON, "login_mcp1.py", []),
-        (PYTHON, "login_fastmcp.py", []),
-    ],
-    ids=["mcp 2.x", "mcp 2.x legacy", "mcp 1.x", "fastmcp"],
-)
-def test_a_client_logs_in_and_steps_up(locked: str, python: Path, script: str, more: list[str]) -> None:
-    command = [str(python), str(HERE / script), f"{locked}/mcp", *more]
+@pytest.fixture(scope="module")
+def replicas(issuer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Balancer]:
+    """Two servers with one store and one public address: that of the balancer in front of them."""
+    store = f"sqlite:{tmp_path_factory.mktemp('replicas') / 'shared.db'}"
+    with balancing() as balancer:
+        about = {"ISSUER": issuer, "PUBLIC_URL": balancer.address}
+        with (
+            serve("run", LOCKED, "--store", store, **about) as one,
+            serve("run", LOCKED, "--store", store, **about) as two,
+        ):
+            balancer.replicas = [one, two]
+            yield balancer
+
+
+def call_tools(client: tuple[Path, str, list[str]], address: str, *tools: str) -> dict[str, Any]:
+    """Has a client log in and call; the texts that it got and the number of its logins."""
+    python, script, more = client
+    command = [str(python), str(HERE / script), f"{address}/mcp", *more, *tools]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def both_served_calls(balancer: Balancer) -> None:
+    """Both replicas answered a call, and neither rejected a request of the client once it had logged in."""
+    statuses = [answer.status for answer in balancer.answers]
+    assert max(statuses[statuses.index(200) :]) < 400, balancer.answers
+    served = {answer.replica for answer in balancer.answers if answer.method == "tools/call" and answer.status == 200}
+    assert len(served) == 2, balancer.answers
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+def test_a_client_logs_in_and_steps_up(locked: str, client: tuple[Path, str, list[str]]) -> None:
+    told = call_tools(client, locked, "whoami", "write")
     assert told["said"][0].startswith("ann notes.read")
     assert told["said"][1] == "ann wrote"
     assert told["logins"] == 2
 
 
-def test_the_inspector_logs_in(locked: str, tmp_path: Path) -> None:
+# Of the clients with a session, one official client and the Inspector suffice.
+@pytest.mark.parametrize("client", ["mcp 2.x", "mcp 1.x", "fastmcp"])
+def test_a_client_logs_in_once_for_two_replicas(replicas: Balancer, client: str) -> None:
+    replicas.answers.clear()
+    told = call_tools(CLIENTS[client], replicas.address, "whoami", "whoami")
+    assert told == {"said": ["ann notes.read"] * 2, "logins": 1}
+    both_served_calls(replicas)
+
+
+def call_with_the_inspector(address: str, home: Path, calls: int) -> list[str]:
+    """Has the Inspector log in and call `whoami` this often; what it printed for each call."""
     callback = f"http://127.0.0.1:{free_port()}/oauth/callback"
-    surroundings = {**os.environ, "HOME": str(tmp_path), "MCP_OAUTH_CALLBACK_URL": callback}
+    surroundings = {**os.environ, "HOME": str(home), "MCP_OAUTH_CALLBACK_URL": callback}
     surroundings["MCP_INSPECTOR_SECRET_STORE"] = "file"
 
     def mcpdo(*words: str) -> str:
@@ -82,15 +116,27 @@ def test_the_inspector_logs_in(locked: str, tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     try:
-        said = mcpdo("connect", f"{locked}/mcp")
+        said = mcpdo("connect", f"{address}/mcp")
         visit = re.search(r"^ +(http\S+/auth\?\S+)$", said, re.MULTILINE)
         assert visit is not None, said
         redirect = parse_qs(urlsplit(visit[1]).query)["redirect_uri"][0]
         found = log_in(visit[1], redirect)
         with urlopen(f"{redirect}?{urlencode(found)}", timeout=20) as page:
             assert page.status == 200
-        shown = mcpdo("connections/show", f"@{locked}/mcp")
+        shown = mcpdo("connections/show", f"@{address}/mcp")
         assert "pending" not in shown, shown
-        assert "ann notes.read" in mcpdo("--connection", f"{locked}/mcp", "tools/call", "whoami")
+        return [mcpdo("--connection", f"{address}/mcp", "tools/call", "whoami") for _ in range(calls)]
     finally:
         mcpdo("daemon", "stop")
+
+
+def test_the_inspector_logs_in(locked: str, tmp_path: Path) -> None:
+    (printed,) = call_with_the_inspector(locked, tmp_path, 1)
+    assert "ann notes.read" in printed
+
+
+def test_the_inspector_logs_in_once_for_two_replicas(replicas: Balancer, tmp_path: Path) -> None:
+    replicas.answers.clear()
+    for printed in call_with_the_inspector(replicas.address, tmp_path, 2):
+        assert "ann notes.read" in printed
+    both_served_calls(replicas)
