@@ -18,6 +18,8 @@ from tests.client.process_leftovers import nothing_left
 from tests.gateway.one_server import bad
 from tests.waiting import SOON, until
 
+pytestmark = pytest.mark.process
+
 Call = Callable[[], Awaitable[int]]
 """Calls the tool that returns the id of its process."""
 
