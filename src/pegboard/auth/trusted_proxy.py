@@ -20,7 +20,7 @@ class TrustedProxy(Struct, frozen=True):
 
     addresses: the addresses of the proxy, such as 127.0.0.1; `unix` for a Unix socket.
     header: the header, such as Cf-Access-Jwt-Assertion, or the one with the subject of the client certificate.
-    issuer: who signs the header, which then is a JWT; without it, its value is the id of the principal.
+    issuer: the issuer that signs the header, which is then a JWT; without it, its value is the id of the principal.
     prefix: put before the id of a principal that is not signed.
     """
 

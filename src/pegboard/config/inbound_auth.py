@@ -58,7 +58,7 @@ _PROXY: Final = ObjectValue(
     {
         "addresses": ObjectField("addresses", _TEXTS, "the addresses that it connects from, or unix"),
         "header": ObjectField("header", _TEXT, "the header that names the caller"),
-        "issuer": ObjectField("issuer", _ISSUER, "who signs the header, which then is a JWT"),
+        "issuer": ObjectField("issuer", _ISSUER, "the issuer that signs the header, which is then a JWT"),
         "prefix": ObjectField("prefix", _TEXT, "put before an id that is not signed: proxy:"),
     },
     required={"addresses": "a proxy has no 'addresses'", "header": "a proxy has no 'header'"},

@@ -40,11 +40,11 @@ def translate_notes(result: Mapping[str, Json], to_name: Rename, to_uri: Rename)
             texts[describe(old)] = describe(new)
             written = [action.as_json() for action in new]
             meta |= {ERROR: {**error, "tools": written}} if describe is describe_tools else {NEXT_ACTIONS: written}
-    told = {**result, "_meta": meta}
+    rewritten = {**result, "_meta": meta}
     for member in ("content", "contents"):
-        if isinstance(items := told.get(member), list):
-            told[member] = [_replace(item, texts) for item in items]
-    return told
+        if isinstance(items := rewritten.get(member), list):
+            rewritten[member] = [_replace(item, texts) for item in items]
+    return rewritten
 
 
 def _read_action(item: Mapping[str, Json]) -> NextAction:

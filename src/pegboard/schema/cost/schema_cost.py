@@ -67,10 +67,10 @@ class LoopingSchema(ValueError):
 
 
 class Cost(NamedTuple):
-    """The cost of checking each part of a value: `steps` to validate it, `told` to list its problems."""
+    """The cost of checking each part of a value: `steps` to validate it, `listing_steps` to list its problems."""
 
     steps: int
-    told: int
+    listing_steps: int
     shared: Mapping[str, str] = {}
     cuts: Mapping[str, str] = {}
     """The entries of cycles, each with the identical one that represents it."""
