@@ -351,7 +351,7 @@ async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 
 @board.complete("test_prompt_with_arguments", "arg1")
-def suggest_arg1(typed: str) -> list[str]:
+async def suggest_arg1(typed: str) -> list[str]:
     """What arg1 may be."""
     return ["paris", "park", "party"]
 

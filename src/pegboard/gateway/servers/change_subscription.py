@@ -76,6 +76,7 @@ class ChangeSubscription:
             for uri in self._uris:
                 self._updated(uri)
         self._missed = True
+        previous: asyncio.Task[None] | None = None
         current: asyncio.Task[None] | None = None
         try:
             while True:
@@ -84,15 +85,14 @@ class ChangeSubscription:
                 if current is None and newer is not None and not newer.done():
                     # A change after the lists were read and before this began was not reported: read them again.
                     self._changed()
-                elif current is not None:
-                    current.cancel()
-                    await asyncio.wait([current])
-                current = newer
+                previous, current = current, newer
+                if previous is not None:
+                    await _end(previous)
                 await self._until_uris_change(current)
         finally:
-            if current is not None:
-                current.cancel()
-                await asyncio.wait([current])
+            for task in (previous, current):
+                if task is not None:
+                    await _end(task)
 
     async def _begin(self, connection: ServerConnection, wanted: Mapping[str, Json]) -> asyncio.Task[None] | None:
         """Start a subscription and wait for its acknowledgement; None if there is nothing to subscribe to."""
@@ -106,7 +106,7 @@ class ChangeSubscription:
         try:
             await asyncio.wait([task, acknowledged], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
-            task.cancel()
+            await _end(task)
             raise
         finally:
             acknowledged.cancel()
@@ -134,6 +134,11 @@ class ChangeSubscription:
             moved.cancel()
         if current is not None and current.done():
             current.result()
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _filter(catalog: ServerCatalog, uris: frozenset[str]) -> dict[str, Json]:
