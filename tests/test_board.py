@@ -75,7 +75,7 @@ async def test_a_tool_is_named_described_and_titled_by_its_function_or_by_its_au
     assert (tools["given"]["title"], tools["given"]["description"]) == ("A Title", "A description.")
 
 
-async def test_methods_partials_and_objects_can_be_hung() -> None:
+async def test_methods_partials_and_callable_objects_can_be_registered() -> None:
     board = Board()
 
     class Counter:
@@ -122,7 +122,7 @@ def test_taking_down_what_does_not_hang_is_refused() -> None:
         Board().remove("nothing")
 
 
-async def test_a_declared_tool_can_be_hung_beside_functions() -> None:
+async def test_a_declared_tool_can_be_registered_alongside_functions() -> None:
     board = Board()
 
     class Search(Tool):
@@ -141,7 +141,7 @@ def test_a_board_says_who_it_is() -> None:
     assert Board("a", title="The A").info["title"] == "The A"
 
 
-async def test_tools_can_be_hung_from_within_a_tool() -> None:
+async def test_tools_can_be_registered_from_within_a_tool() -> None:
     board = Board()
 
     @board.tool
@@ -233,7 +233,7 @@ def test_a_function_may_be_handed_over_with_its_options() -> None:
     assert [tool.name for tool in board.tools] == ["twice"]
 
 
-def test_a_tool_hung_in_two_groups_keeps_its_own_name() -> None:
+def test_a_tool_registered_in_two_groups_keeps_its_own_name() -> None:
     class Ping(Tool):
         name = "ping"
         description = "Answers."

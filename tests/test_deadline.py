@@ -13,7 +13,7 @@ from pegboard.deadline import Deadline, paused
 from tests.loops import skip
 
 
-async def test_news_begin_the_wait_anew_but_not_beyond_the_end() -> None:
+async def test_extending_restarts_the_wait_but_not_beyond_the_final_deadline() -> None:
     loop = asyncio.get_running_loop()
     deadline = Deadline(10, 15)
     with deadline:

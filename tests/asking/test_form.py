@@ -102,7 +102,7 @@ def test_what_was_filled_in_is_a_value_of_the_type_and_forgiven_as_arguments_are
     assert form_of(Order).read(content) == (Order("Ada", Colour.RED, 2, date(2026, 11, 16), True, ["bag"]), ())
 
 
-def test_what_does_not_fit_is_told_field_by_field() -> None:
+def test_invalid_values_are_reported_field_by_field() -> None:
     value, errors = form_of(Order).read({"colour": "green", "count": 12})
     assert value is None
     assert {error.path for error in errors} >= {"colour", "count"}
@@ -150,7 +150,7 @@ def test_what_a_form_cannot_show_is_refused_when_it_is_asked_for(wanted: Any) ->
 
 
 @pytest.mark.parametrize("wanted", [["yes", "no"], Order("Ada", Colour.RED)])
-def test_what_is_no_type_is_refused_with_what_to_write_instead(wanted: Any) -> None:
+def test_a_value_in_place_of_a_type_is_rejected_with_what_to_write_instead(wanted: Any) -> None:
     with pytest.raises(DeclarationError, match=r"Literal\['yes', 'no'\]"):
         form_of(wanted)
 
@@ -184,7 +184,7 @@ def test_an_empty_text_is_what_a_user_may_want() -> None:
     assert form.read({"text": "", "choice": ""}) == (Texts("", ""), ())
 
 
-def test_an_empty_field_that_has_to_be_filled_in_is_told() -> None:
+def test_an_empty_required_field_is_reported() -> None:
     value, errors = form_of(Order).read({"name": "Ada", "colour": ""})
     assert (value, [error.path for error in errors]) == (None, ["colour"])
 

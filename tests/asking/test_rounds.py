@@ -233,7 +233,7 @@ async def test_prompts_and_resources_ask_too() -> None:
         (Roots(), {"sampling": {}}, {"roots": {}}),
     ],
 )
-async def test_nobody_is_asked_what_they_did_not_say_they_can_answer(
+async def test_a_client_is_not_asked_what_it_did_not_declare(
     ask: Elicit | Sample | Roots, capabilities: dict[str, Json], lacking: dict[str, Json]
 ) -> None:
     board = Board("asks")
@@ -384,7 +384,7 @@ async def test_answers_that_are_none_in_form_are_refused(answers: Json) -> None:
         await send(a_board_that_confirms(), "delete", {"file": "a"}, answers=answers)
 
 
-async def test_null_is_no_set_of_answers() -> None:
+async def test_null_is_rejected_as_a_set_of_answers() -> None:
     board = a_board_that_confirms()
     caller = Caller(version="2026-07-28", transport="http", capabilities=ALL)
     call = Call(
@@ -543,7 +543,7 @@ async def test_a_tool_cannot_swallow_its_own_question(careless: Callable[[Contex
     assert text_of(reply) == "the user said True"
 
 
-async def test_a_tool_is_told_that_it_has_caught_its_question(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_tool_that_catches_its_own_question_is_reported_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     board = Board("asks")
     board.add(catches_everything, name="careless")
     await required(board, "careless")
@@ -614,7 +614,7 @@ async def test_questions_that_are_gathered_are_one_round() -> None:
     assert asked == [["one", "two"]]
 
 
-async def test_an_answer_that_cannot_be_used_is_asked_for_three_times_and_then_told() -> None:
+async def test_an_invalid_answer_is_asked_for_three_times_and_then_reported() -> None:
     board = a_board_that_confirms()
     asked: list[str] = []
 

@@ -24,7 +24,7 @@ def write(file: Path, *audience: str, issuer: str) -> Any:
     return read_config(file, {})
 
 
-async def test_an_edit_of_auth_ends_what_is_no_longer_accepted(tmp_path: Path) -> None:
+async def test_an_edit_of_auth_rejects_tokens_no_longer_valid_and_closes_their_streams(tmp_path: Path) -> None:
     async with issuing() as issuer:
         file = tmp_path / "gateway.json"
         gateway = Gateway(write(file, RESOURCE, issuer=issuer.url))

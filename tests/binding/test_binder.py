@@ -311,7 +311,7 @@ def test_what_an_author_refuses_is_an_error_of_the_argument_at_its_path(
     assert [(error.path, error.message) for error in parsed.errors] == [(path, f"{path}: {message}")]
 
 
-def test_all_problems_of_a_model_are_told_at_once() -> None:
+def test_all_problems_of_a_model_are_reported_together() -> None:
     class Two(pydantic.BaseModel):
         a: str
         b: str

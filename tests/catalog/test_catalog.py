@@ -15,7 +15,7 @@ def tool(name: str) -> Tool:
     return tool_from_function(work, name)
 
 
-def test_tools_are_listed_in_the_order_they_were_hung() -> None:
+def test_tools_are_listed_in_registration_order() -> None:
     names = ["zebra", "ant", "mole"]
     catalog = ToolCatalog(map(tool, names))
     assert [one.name for one in catalog] == names
@@ -78,7 +78,7 @@ def test_the_listing_is_the_same_object_until_something_changes() -> None:
     assert len(first.value["tools"]) == 1
 
 
-def test_every_change_is_told_and_counted() -> None:
+def test_every_change_is_notified_and_counted() -> None:
     catalog, seen = ToolCatalog(), []
     catalog._watch(lambda: seen.append(catalog.generation))
     catalog.add(tool("one"))

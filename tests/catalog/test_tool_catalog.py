@@ -30,7 +30,7 @@ def catalog() -> ToolCatalog:
     return ToolCatalog([Search(), add])
 
 
-def test_tools_are_found_by_their_exact_names_in_the_order_they_were_hung() -> None:
+def test_tools_are_found_by_exact_name_and_iterated_in_registration_order() -> None:
     tools = catalog()
     assert [tool.name for tool in tools] == ["memory.search", "add"]
     assert len(tools) == 2
@@ -64,7 +64,7 @@ def test_what_is_taken_down_is_gone_and_its_name_free() -> None:
         tools.remove("nothing")
 
 
-def test_every_change_is_told_and_the_list_is_made_anew() -> None:
+def test_every_change_is_notified_and_rebuilds_the_list() -> None:
     tools, told = catalog(), list[int]()
     tools._watch(lambda: told.append(len(tools)))
     before = tools.listing()

@@ -41,7 +41,9 @@ CHILDREN: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.process
 @pytest.mark.parametrize("way", SHOWN)
-def test_each_transport_is_shown_its_own_tools_and_told_of_the_others(way: str, tmp_path: Path) -> None:
+def test_each_transport_lists_its_own_tools_and_refers_to_other_transports_for_the_rest(
+    way: str, tmp_path: Path
+) -> None:
     place = tmp_path / "ways.py"
     place.write_text(BOARD)
     with CHILDREN[way](place) as server:

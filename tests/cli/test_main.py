@@ -17,7 +17,7 @@ def run(*words: str) -> int:
     return 0 if code is None else int(code)
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out == f"pegboard {__version__}\n"
 

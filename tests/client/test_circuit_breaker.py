@@ -53,7 +53,7 @@ def test_it_opens_at_the_limit_and_says_who_when_and_why() -> None:
         made.enter()
 
 
-def test_an_answer_in_between_begins_the_count_anew() -> None:
+def test_a_success_between_failures_resets_the_count() -> None:
     made = CircuitBreaker("the server", 3, Clock())
     for _ in range(10):
         made.fail(ConnectionLost("x"))
@@ -73,7 +73,7 @@ def test_one_goes_ahead_after_the_pause_and_the_rest_wait_for_it() -> None:
     made.enter()
 
 
-def test_the_pause_doubles_with_each_try_that_fails_up_to_a_bound_and_begins_anew() -> None:
+def test_the_pause_doubles_with_each_failed_attempt_up_to_a_limit_and_is_reset_by_success() -> None:
     clock = Clock()
     made = broken(clock)
     pauses = []
@@ -99,7 +99,7 @@ def test_many_that_fail_together_are_one_failure() -> None:
     assert refused_for(made) == FIRST_PAUSE_SECONDS
 
 
-def test_a_try_that_never_ends_holds_nobody_back_for_longer_than_the_pause() -> None:
+def test_an_unfinished_attempt_blocks_other_attempts_no_longer_than_the_pause() -> None:
     clock = Clock()
     made = broken(clock)
     clock.now += FIRST_PAUSE_SECONDS

@@ -102,7 +102,7 @@ async def test_what_a_client_was_given_is_its_own(board: Board) -> None:
         assert not (await client.call("add", {"a": 1})).is_error
 
 
-async def test_a_tool_that_asks_runs_once_or_anew_for_each_answer_as_is_wished() -> None:
+async def test_a_tool_that_asks_runs_once_or_again_for_each_answer_depending_on_rounds() -> None:
     board, runs = Board(), 0
 
     @board.tool
@@ -124,7 +124,7 @@ async def test_a_tool_that_asks_runs_once_or_anew_for_each_answer_as_is_wished()
 
 
 @pytest.mark.parametrize("target", ["http://127.0.0.1:9/mcp", ["true"], {"command": "true"}])
-def test_only_a_board_in_this_process_can_be_told_to_ask_in_rounds(target: Any) -> None:
+def test_rounds_are_accepted_only_for_a_board_in_this_process(target: Any) -> None:
     with pytest.raises(SetupError, match="rounds=True is only for a board in this process"):
         Client(target, rounds=True)
 

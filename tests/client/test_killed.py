@@ -75,7 +75,7 @@ async def test_a_server_killed_in_a_call_fails_it_and_serves_the_next_when_it_is
                 assert (await client.call("add", {"a": 2, "b": 3})).text == "5"
 
 
-async def test_a_server_that_does_not_come_back_is_an_error_within_the_deadline(road: Road) -> None:
+async def test_a_server_that_does_not_restart_causes_an_error_within_the_deadline(road: Road) -> None:
     async with nothing_left():
         with ExitStack() as processes:
             server = await start(road, processes)

@@ -39,7 +39,7 @@ def test_what_does_not_say_how_long_it_holds_is_not_kept(ttl: Any) -> None:
     assert lists.find("tools/list", {}) is None
 
 
-def test_what_is_no_list_or_asked_otherwise_is_not_found() -> None:
+def test_only_cacheable_requests_with_the_same_params_are_found() -> None:
     lists = ListCache(Clock())
     lists.keep("tools/call", {"name": "x"}, {"content": [], "ttlMs": 1000})
     lists.keep("resources/read", {"uri": "a"}, {"contents": [], "ttlMs": 1000})
@@ -114,7 +114,7 @@ async def test_pages_are_followed_and_kept_each_for_its_time() -> None:
         assert fake.methods.count("tools/list") == 4
 
 
-async def test_a_cursor_that_does_not_hold_begins_the_list_anew() -> None:
+async def test_an_invalid_cursor_restarts_the_list() -> None:
     asked_for: list[Any] = []
 
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:

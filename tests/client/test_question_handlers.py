@@ -51,7 +51,7 @@ async def test_a_url_that_was_opened_has_no_content() -> None:
     }
 
 
-async def test_what_nobody_answers_is_neither_declared_nor_answered() -> None:
+async def test_a_question_without_a_handler_is_neither_declared_nor_answered() -> None:
     nobody = QuestionHandlers()
     assert nobody.capabilities() == {}
     for method in ("elicitation/create", "sampling/createMessage", "roots/list", "other"):

@@ -29,7 +29,7 @@ def told(asked: Asked, method: str, **params: Any) -> bytes:
     return data({"jsonrpc": "2.0", "method": f"notifications/{method}", "params": {**params, "_meta": meta}})
 
 
-async def test_a_stream_that_breaks_is_opened_again_and_everything_told_once() -> None:
+async def test_a_broken_stream_is_reopened_and_reports_all_changes_once() -> None:
     listens: list[Asked] = []
 
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -76,7 +76,7 @@ async def test_a_server_that_never_listens_is_an_error() -> None:
                 [change async for change in client.listen(tools=True)]
 
 
-async def test_a_session_opened_anew_subscribes_anew_and_tells_everything_once() -> None:
+async def test_a_reopened_session_subscribes_again_and_reports_all_changes_once() -> None:
     sessions = iter(["one", "two"])
     known: list[str] = []
     subscribed: list[tuple[str, str]] = []
@@ -178,7 +178,7 @@ async def test_no_method_can_end_its_header() -> None:
         assert len(fake.asked) == 1
 
 
-async def test_changes_that_nobody_takes_become_one_of_all_resources() -> None:
+async def test_unconsumed_resource_changes_are_merged_into_one_for_all_resources() -> None:
     queue = ChangeQueue(ListCache())
     await queue.emit(Notification("notifications/tools/list_changed", {}))
     for number in range(2 * MAX_CHANGES):
@@ -190,7 +190,7 @@ async def test_changes_that_nobody_takes_become_one_of_all_resources() -> None:
 
 
 @pytest.mark.parametrize("uri", [None, 7, [], "x" * 10_000])
-async def test_a_change_of_what_is_no_uri_is_one_of_all_resources(uri: Any) -> None:
+async def test_an_update_with_an_invalid_uri_counts_as_a_change_of_all_resources(uri: Any) -> None:
     queue = ChangeQueue(ListCache())
     await queue.emit(Notification("notifications/resources/updated", {"uri": uri}))
     assert await queue.next() == Change("updated")

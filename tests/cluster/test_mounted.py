@@ -182,7 +182,7 @@ async def test_nothing_is_opened_before_the_first_request_and_all_is_closed_afte
         assert living(place) == 0
 
 
-def test_where_nobody_ends_it_the_end_of_the_loop_does() -> None:
+def test_a_mounted_app_without_a_lifespan_is_stopped_when_the_loop_closes() -> None:
     with kept() as (place, store):
         app = FastAPI()
         app.routes.append(make_board().asgi(store=store))
@@ -300,7 +300,7 @@ def test_a_wrong_address_is_refused_where_it_is_written() -> None:
         make_board().asgi(store="mongodb://nowhere")
 
 
-async def test_a_store_is_made_anew_each_time_it_is_opened() -> None:
+async def test_a_store_is_created_again_each_time_it_is_opened() -> None:
     """A server may fork between making the application and serving it: what names a process must not be made before."""
     with kept() as (place, store):
         mounting = make_board().asgi(store=store)

@@ -29,7 +29,7 @@ async def test_a_session_is_served_wherever_its_client_comes(both: Pair) -> None
         assert await client.text("pid") == here
 
 
-async def test_a_session_that_nobody_opened_is_found_nowhere(both: Pair) -> None:
+async def test_an_unknown_session_is_not_found_on_any_server(both: Pair) -> None:
     async with guest(both.one) as client:
         other = client.at(both.two)
         other.session = "0" * 32
@@ -89,7 +89,7 @@ async def test_a_question_is_answered_through_the_other_server(both: Pair) -> No
         assert (await response.rest())[-1]["result"]["content"][0]["text"] == "Ann is there"
 
 
-async def test_an_answer_of_another_session_reaches_nobody(both: Pair) -> None:
+async def test_an_answer_from_another_session_is_ignored(both: Pair) -> None:
     async with guest(both.one, ASKED) as client, guest(both.two, ASKED) as stranger:
         response = await client.start("ask")
         [question] = await response.read(1)
@@ -111,7 +111,7 @@ async def test_a_call_is_cancelled_through_the_other_server(both: Pair) -> None:
             await response.rest()
 
 
-async def test_a_stream_is_come_back_to_at_the_other_server_and_followed_as_it_grows(both: Pair) -> None:
+async def test_a_growing_stream_can_be_resumed_on_the_other_server(both: Pair) -> None:
     with folder() as place:
         async with guest(both.one) as client:
             response = await client.start("steps", count=40, gate=str(place / "gate"))
@@ -126,7 +126,7 @@ async def test_a_stream_is_come_back_to_at_the_other_server_and_followed_as_it_g
             assert steps_of(response) == [1]
 
 
-async def test_a_call_lets_its_client_hang_up_wherever_that_has_come_back(both: Pair) -> None:
+async def test_a_call_can_disconnect_its_client_on_the_server_where_it_resumed(both: Pair) -> None:
     with folder() as place:
         async with guest(both.one) as client:
             response = await client.start("poll", gate=str(place / "gate"))
@@ -139,7 +139,7 @@ async def test_a_call_lets_its_client_hang_up_wherever_that_has_come_back(both: 
             assert (await again.rest())[-1]["result"]["content"][0]["text"] == "polled"
 
 
-async def test_a_changed_list_is_told_to_clients_everywhere(both: Pair) -> None:
+async def test_a_list_change_is_notified_to_clients_of_all_servers(both: Pair) -> None:
     async with guest(both.one) as client, guest(both.two) as other:
         streams = [await one.send("GET", accept="text/event-stream") for one in (client, other)]
         await client.text("grow", name=f"tool_{client.session[:8]}")
@@ -167,7 +167,7 @@ async def test_the_newest_of_several_streams_of_a_session_carries_changes_and_th
         assert first.last_id != second.last_id
 
 
-async def test_a_stream_of_changes_is_come_back_to_at_the_other_server(both: Pair) -> None:
+async def test_a_change_stream_can_be_resumed_on_the_other_server(both: Pair) -> None:
     async with guest(both.one) as client:
         first = await client.send("GET", accept="text/event-stream")
         mine = client.session[:8]

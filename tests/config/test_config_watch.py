@@ -97,7 +97,7 @@ async def test_a_file_that_is_still_being_written_is_left_alone(
     assert "not used" not in caplog.text
 
 
-async def test_what_is_only_touched_or_saved_as_it_was_is_no_edit(tmp_path: Path) -> None:
+async def test_a_file_that_is_touched_or_saved_without_changes_is_not_reloaded(tmp_path: Path) -> None:
     edited = Edited(tmp_path, tree())
     await edited.check_once()
     edited.touch()
@@ -109,7 +109,9 @@ async def test_what_is_only_touched_or_saved_as_it_was_is_no_edit(tmp_path: Path
     assert edited.handed == []
 
 
-async def test_a_broken_edit_leaves_the_old_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_edit_keeps_the_previous_configuration_and_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     edited = Edited(tmp_path, tree())
     await edited.check_once()
     before = edited.watch.config
@@ -130,7 +132,7 @@ async def test_a_broken_edit_leaves_the_old_and_is_told_once(tmp_path: Path, cap
     assert len(edited.handed) == 1
 
 
-async def test_a_file_that_is_gone_is_told_once_and_may_come_back(
+async def test_a_deleted_file_is_reported_once_and_may_reappear(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     edited = Edited(tmp_path, tree())
@@ -181,7 +183,7 @@ async def test_an_edit_that_shows_its_mistake_when_it_is_built_is_not_used(
     ]
 
 
-async def test_new_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_new_warnings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     edited = Edited(tmp_path, tree())
     edited.write(tree(fs={"command": "a", "inherit": ["NOT_SET"]}))
     await edited.check_once()
@@ -213,7 +215,7 @@ def gateway(*servers: ServerConfig, **keys: Any) -> GatewayConfig:
     return GatewayConfig(path="a", toolboxes={"dev": box}, **keys)
 
 
-def test_what_is_only_shown_differently_is_not_connected_anew() -> None:
+def test_a_server_that_is_only_presented_differently_is_not_reconnected() -> None:
     plain = ServerConfig(name="fs", kind="stdio", command=("a",))
     renamed = ServerConfig(name="fs", kind="stdio", command=("a",), tools={"read": ToolOverride(name="get")})
     moved = ServerConfig(name="fs", kind="stdio", command=("b",), tools={"read": ToolOverride(name="get")})
@@ -246,7 +248,7 @@ CONFIGS = st.builds(lambda found: gateway(*found), st.lists(SERVERS, max_size=3)
 
 
 @given(CONFIGS, CONFIGS)
-def test_each_server_is_told_of_once_and_only_if_it_differs(old: GatewayConfig, new: GatewayConfig) -> None:
+def test_each_server_is_reported_once_and_only_if_it_differs(old: GatewayConfig, new: GatewayConfig) -> None:
     changes = compare(old, new)
     told = [*changes.added, *changes.removed, *changes.changed, *changes.updated]
     before, after = old.toolboxes["dev"].servers, new.toolboxes["dev"].servers

@@ -529,12 +529,12 @@ TABLE: list[tuple[Any, str, bool]] = [
 
 
 @pytest.mark.parametrize(("tree", "told", "seen"), TABLE, ids=[told.split(": ", 1)[1][:60] for _, told, _ in TABLE])
-def test_a_mistake_is_told_with_its_place_and_its_mending(tmp_path: Path, tree: Any, told: str, seen: bool) -> None:
+def test_a_mistake_is_reported_with_its_location_and_a_fix(tmp_path: Path, tree: Any, told: str, seen: bool) -> None:
     assert "\n- ".join(mistakes(tmp_path, tree)) == told
     assert SCHEMA.is_valid(tree) is not seen
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_together(tmp_path: Path) -> None:
     tree = {
         "toolMode": "some",
         "toolboxes": {
@@ -551,7 +551,7 @@ def test_a_mistake_names_its_line(tmp_path: Path) -> None:
         read(tmp_path, text)
 
 
-def test_a_name_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> None:
+def test_a_duplicate_name_is_reported_with_both_lines(tmp_path: Path) -> None:
     text = """{"toolboxes": {"dev": {"description": "x", "mcpServers": {
         "fs": {"command": "a"},
         "web": {"command": "b"},
@@ -563,7 +563,7 @@ def test_a_name_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> Non
     )
 
 
-def test_a_name_that_stands_twice_in_one_line_is_told_with_that_line(tmp_path: Path) -> None:
+def test_a_duplicate_name_on_one_line_is_reported_with_that_line(tmp_path: Path) -> None:
     text = (
         '{"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": {"command": "a"}, "fs": {"command": "c"}}}}}'
     )
@@ -571,7 +571,7 @@ def test_a_name_that_stands_twice_in_one_line_is_told_with_that_line(tmp_path: P
         read(tmp_path, text)
 
 
-def test_mistakes_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_file_order(tmp_path: Path) -> None:
     text = """{"toolboxes": {"dev": {"description": "x", "mcpServers": {
         "one": {"command": "a", "cwd": "/no/such/folder"},
         "two": {"command": "${OPEN"},
@@ -584,7 +584,7 @@ def test_mistakes_are_told_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert told == ["one", "Environment", "three", "toolMode"]
 
 
-def test_a_table_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> None:
+def test_a_duplicate_table_is_reported_with_both_lines(tmp_path: Path) -> None:
     text = '[toolboxes.dev]\ndescription = "x"\n\n[toolboxes.dev]\n'
     with pytest.raises(SetupError, match=r"Invalid TOML.*at line 4.*\[toolboxes\.dev\] is already on line 1"):
         read_config(write(tmp_path, text, "pegboard.toml"), {})
@@ -608,7 +608,7 @@ def test_a_table_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> No
         ("{/* }", "expected a key in double quotes or '}', got '/' (line 1, column 2)"),
     ],
 )
-def test_what_is_no_json_is_told_with_its_line_and_column(tmp_path: Path, text: str, told: str) -> None:
+def test_invalid_json_is_reported_with_its_line_and_column(tmp_path: Path, text: str, told: str) -> None:
     file = write(tmp_path, text)
     with pytest.raises(SetupError) as caught:
         read_config(file, {})
@@ -620,7 +620,7 @@ def test_what_is_no_json_is_told_with_its_line_and_column(tmp_path: Path, text: 
     ("data", "told"),
     [(b'{"a":\n "\xff"}', r":2: not UTF-8"), (b" " * (4 * 1024 * 1024 + 1), "larger than")],
 )
-def test_what_is_no_text_is_refused(tmp_path: Path, data: bytes, told: str) -> None:
+def test_a_configuration_that_is_too_large_or_not_utf8_is_rejected(tmp_path: Path, data: bytes, told: str) -> None:
     (tmp_path / "pegboard.json").write_bytes(data)
     with pytest.raises(SetupError, match=told):
         read_config(tmp_path / "pegboard.json", {})
@@ -633,7 +633,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_config(tmp_path, {})
 
 
-def test_a_date_of_toml_is_no_value_of_ours(tmp_path: Path) -> None:
+def test_a_toml_date_is_rejected(tmp_path: Path) -> None:
     text = '[toolboxes.dev]\ndescription = "x"\n[toolboxes.dev.mcpServers.fs]\ncommand = "a"\n'
     text += "tools.read.arguments.day.value = 2026-01-31\n"
     with pytest.raises(SetupError, match=r"day\.value .*got date, expected a JSON value; put it in quotes"):
@@ -690,7 +690,7 @@ def test_relative_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:
     assert servers["f"].command == (f"{tmp_path}/serve",)
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_reported(tmp_path: Path) -> None:
     assert mistakes(tmp_path, box({"command": "a", "cwd": "nowhere"})) == [
         f"{DEV}.cwd: folder not found: {tmp_path}/nowhere; create it, or choose another"
     ]
@@ -763,7 +763,7 @@ def test_a_server_that_is_not_used_needs_nothing_of_its_own(tmp_path: Path, flag
     assert only(read(tmp_path, box({"command": "a", "args": ["${NOT_SET}"], "enabled": True}))).problem
 
 
-def test_what_is_wrong_with_the_keys_of_a_server_is_told_though_it_is_not_used(tmp_path: Path) -> None:
+def test_invalid_keys_of_a_disabled_server_are_reported(tmp_path: Path) -> None:
     assert "args" in mistakes(tmp_path, box({"command": "a", "args": 1, "enabled": False}))[0]
 
 
@@ -785,7 +785,7 @@ def test_filters_choose_tools(tmp_path: Path, filters: list[str], shown: str) ->
     assert [name for name in ("read", "read_all", "write") if is_allowed(chosen, name)] == shown.split()
 
 
-def test_filters_and_changes_that_fit_no_tool_are_told(tmp_path: Path) -> None:
+def test_filters_and_overrides_that_match_no_tool_are_reported(tmp_path: Path) -> None:
     keys = {
         "toolFilters": ["*", "read*", "writ", "!drop_*", "!drop"],
         "tools": {"read": {"name": "get"}, "raed": {"enabled": False}},
@@ -978,7 +978,7 @@ def test_no_secret_is_shown_by_a_configuration_or_a_mistake(tmp_path: Path) -> N
 
 
 @given(st.text(min_size=6).filter(lambda text: "$" not in text and text not in "env.TOKEN mistake expected"))
-def test_no_value_of_env_is_ever_told(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+def test_values_of_env_never_appear_in_errors(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     folder = tmp_path_factory.getbasetemp()
     tree = box({"command": "a", "env": {"TOKEN": [value], "OTHER": value}, "args": 1})
     write(folder, tree)

@@ -76,7 +76,7 @@ def test_keys_that_become_the_same_are_refused() -> None:
     )
 
 
-def test_a_missing_variable_is_told_with_its_place_and_what_to_do() -> None:
+def test_a_missing_variable_is_reported_with_its_location_and_a_fix() -> None:
     assert refused({"toolboxes": {"dev": {"description": ["a", "${TOKEN}"]}}}) == (
         "Environment variable expansion failed\n"
         "  Variable: TOKEN\n"
@@ -88,7 +88,7 @@ def test_a_missing_variable_is_told_with_its_place_and_what_to_do() -> None:
     )
 
 
-def test_an_open_brace_is_told() -> None:
+def test_an_unclosed_brace_is_reported() -> None:
     assert refused({"a": "x${TOKEN"}) == (
         "Environment variable expansion failed\n"
         "  Variable: ${TOKEN\n"
@@ -101,7 +101,7 @@ def test_a_default_holds_no_other_variable() -> None:
     assert "Reason: Malformed syntax: a default cannot hold another variable" in refused({"a": "${A:-${B}}"})
 
 
-def test_every_missing_variable_is_told_and_nothing_else_of_it(tmp_path: Path) -> None:
+def test_every_missing_variable_is_reported_without_follow_up_errors(tmp_path: Path) -> None:
     server = {"command": "${ONE}", "timeout": "${TWO}", "lazy": "${THREE}", "env": {"X": "${ONE}"}, "args": ["${FOUR}"]}
     file = tmp_path / "pegboard.json"
     file.write_text(json.dumps({"toolboxes": {"dev": {"description": "x", "mcpServers": {"fs": server}}}}))

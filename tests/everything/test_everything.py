@@ -125,7 +125,7 @@ def test_progress_moves_under_the_callers_token(road: Road) -> None:
     assert {one["progressToken"] for one in told} == {"progress-test-1"}
 
 
-def test_nobody_who_did_not_ask_hears_of_progress(road: Road) -> None:
+def test_progress_is_not_sent_unless_requested(road: Road) -> None:
     assert road.call("test_tool_with_progress").told("notifications/progress") == []
 
 
@@ -409,7 +409,7 @@ def test_a_legacy_client_finds_no_method_of_the_newest_revision(road: Road, meth
         assert error["code"] == -32601
 
 
-def test_a_legacy_client_is_told_nothing_that_its_revision_does_not_know(road: Road) -> None:
+def test_a_legacy_client_receives_no_fields_unknown_to_its_revision(road: Road) -> None:
     if road.era == "legacy":
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
             assert not {"resultType", "ttlMs", "cacheScope"} & set(road.request(method).result)

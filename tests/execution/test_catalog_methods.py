@@ -112,7 +112,7 @@ async def test_bytes_are_read_as_a_blob_and_the_exact_uri_goes_before_a_template
 
 
 @pytest.mark.parametrize("uri", ["notes://nothing", "other://x", ""])
-async def test_a_uri_nobody_answers_to_is_refused_with_the_uri(uri: str) -> None:
+async def test_an_unknown_uri_is_rejected_with_the_uri(uri: str) -> None:
     board = Board()
 
     @board.resource("notes://{name}")
@@ -229,7 +229,7 @@ async def test_the_files_of_a_folder_are_listed_and_each_can_be_read_as_listed(t
     assert len((await ask(board, "resources/list"))["resources"]) == 1
 
 
-async def test_a_folder_is_listed_as_it_is_when_somebody_asks_who_follows_it_is_told(tmp_path: Path) -> None:
+async def test_a_folder_is_listed_with_its_current_files_and_subscribers_are_notified(tmp_path: Path) -> None:
     board = Board()
     board.files("docs://", tmp_path)
     told = board.changes.last
@@ -296,7 +296,7 @@ def test_a_file_that_does_not_tell_its_size_is_read_up_to_the_limit() -> None:
             read_file(told_empty, 10)
 
 
-async def test_what_is_no_regular_file_is_not_opened_for_reading(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_regular_is_not_opened_for_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     board = Board()
     board.files("docs://", tmp_path)
@@ -514,7 +514,7 @@ def test_a_completion_with_a_parameter_that_nothing_supplies_is_rejected() -> No
 
 
 @pytest.mark.requirement("modern/completion/hundred")
-async def test_no_more_than_a_hundred_completions_are_told() -> None:
+async def test_at_most_a_hundred_completions_are_returned() -> None:
     board = Board()
     board.resource("x://{name}")(lambda name: name)
     board.complete("x://{name}", "name")(lambda typed: [f"n{number}" for number in range(250)])
@@ -544,7 +544,7 @@ async def test_only_what_there_is_is_declared() -> None:
     assert (await ask(board, "server/discover"))["capabilities"] == declared
 
 
-async def test_older_revisions_are_told_what_they_know() -> None:
+async def test_older_revisions_receive_only_the_fields_they_know() -> None:
     board = Board()
     board.resource("x://a", meta={"k": 1})(lambda: "a")
     listed = Done(await ask(board, "resources/list"))

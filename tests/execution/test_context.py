@@ -40,7 +40,7 @@ def boards() -> list[Board]:
 
 
 @pytest.mark.parametrize("board", boards(), ids=lambda board: board.name)
-async def test_progress_is_told_in_order_and_only_when_it_increases(board: Board) -> None:
+async def test_progress_is_reported_in_order_and_only_when_it_increases(board: Board) -> None:
     told: list[tuple[float, float | None, str | None]] = []
     async with Client(board) as client:
         result = await client.call("work", progress=lambda *step: told.append(step))
@@ -95,13 +95,13 @@ async def test_a_tool_that_does_nothing_but_send_notifications_can_be_cancelled(
 
 
 @pytest.mark.parametrize("board", boards(), ids=lambda board: board.name)
-async def test_progress_that_nobody_asked_for_is_not_sent(board: Board) -> None:
+async def test_progress_that_was_not_requested_is_not_sent(board: Board) -> None:
     async with Client(board) as client:
         assert (await client.call("work")).text == "done"
 
 
 @pytest.mark.parametrize(("done", "total"), [("half", None), (math.nan, None), (1, math.inf), (None, 3)])
-async def test_progress_that_is_no_number_is_refused_whether_anybody_listens_or_not(done: Any, total: Any) -> None:
+async def test_non_numeric_progress_is_rejected_with_or_without_a_listener(done: Any, total: Any) -> None:
     board, seen = Board(), list[str]()
 
     @board.tool

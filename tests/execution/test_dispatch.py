@@ -42,7 +42,7 @@ async def test_an_unknown_tool_is_refused_with_the_closest_names() -> None:
     assert len(refused.value.message) < 300
 
 
-async def test_a_tool_hung_or_taken_down_while_serving_is_found_or_gone_at_once() -> None:
+async def test_a_tool_added_or_removed_while_serving_takes_effect_immediately() -> None:
     board = Board()
     async with Client(board) as client:
         with pytest.raises(UnknownTool):

@@ -89,7 +89,7 @@ async def test_the_environment_may_be_made_for_each_request() -> None:
     assert record.result == "q for c7"
 
 
-async def test_what_a_tool_says_of_its_time_stands() -> None:
+async def test_an_elapsed_time_reported_by_the_tool_is_kept() -> None:
     async def timed() -> ToolResult:
         return ToolResult("ok", metadata={"elapsed_ms": 1})
 
@@ -188,7 +188,7 @@ async def test_text_that_holds_no_arguments_is_a_failed_record(text: str) -> Non
     assert (record.status, record.metadata["error"]) == ("failed", "invalid_arguments")
 
 
-async def test_hooks_see_text_that_is_no_json_as_it_came() -> None:
+async def test_hooks_see_invalid_json_text_unchanged() -> None:
     seen: list[Any] = []
 
     class Look(Middleware):
@@ -330,7 +330,7 @@ async def test_repairs_are_shown_to_the_model_on_request() -> None:
     assert record.text_with_warnings().startswith("3\n[ParseWarning] a: ")
 
 
-async def test_what_a_provider_parsed_is_executed_and_its_warnings_are_told_once() -> None:
+async def test_calls_parsed_by_a_provider_are_executed_and_their_warnings_are_reported_once() -> None:
     tools = catalog()
     message = {
         "role": "assistant",
@@ -397,7 +397,7 @@ async def test_tools_added_and_removed_later_are_seen() -> None:
     assert (await executor.execute(ask("add", a=1, b=2))).status == "failed"
 
 
-async def test_content_that_is_no_text_is_in_the_record() -> None:
+async def test_non_text_content_is_in_the_record() -> None:
     def draw() -> Image:
         return Image(b"\x89PNG\r\n\x1a\n", mime_type="image/png")
 

@@ -75,7 +75,7 @@ async def test_an_argument_without_its_header_is_refused(arguments: dict[str, An
 
 @pytest.mark.requirement("modern/headers/param-null", "modern/headers/param-absent")
 @pytest.mark.parametrize("arguments", [{}, {"region": None}])
-async def test_where_there_is_no_value_there_is_no_header(arguments: dict[str, Any]) -> None:
+async def test_a_parameter_without_a_value_needs_no_header_and_allows_none(arguments: dict[str, Any]) -> None:
     one = Watched()
     assert (await one.deploy(arguments)).json["result"]["content"][0]["text"] == "nowhere"
     response = await one.deploy(arguments, region="eu")
@@ -108,7 +108,7 @@ async def test_a_hook_may_change_arguments_without_their_headers() -> None:
     assert (await one.deploy({"region": "eu"}, region="moon")).code == -32020
 
 
-async def test_headers_of_parameters_that_nobody_declared_are_nobodys_business() -> None:
+async def test_headers_of_undeclared_parameters_are_ignored() -> None:
     one = Watched()
     response = await one.deploy({"region": "eu"}, region="eu", other="\xff", zone="=?base64?!?=")
     assert response.status == 200

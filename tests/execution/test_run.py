@@ -56,7 +56,7 @@ async def test_a_sync_tool_runs_in_a_thread_and_an_async_one_on_the_loop() -> No
     assert (await call(board, "inline")).text == "true"
 
 
-async def test_a_sync_tool_that_blocks_delays_nobody() -> None:
+async def test_a_blocking_sync_tool_does_not_delay_other_calls() -> None:
     board, begun, go = Board(), threading.Event(), threading.Event()
 
     @board.tool
@@ -165,7 +165,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
     assert result.meta["dev.pegboard/parseErrors"][0]["path"] == "number"
 
 
-async def test_repaired_arguments_run_and_the_repair_is_told() -> None:
+async def test_repaired_arguments_run_and_the_repair_is_reported() -> None:
     board = Board()
 
     @board.tool
@@ -362,7 +362,7 @@ async def test_a_cancelled_call_sets_its_token_and_its_thread_sees_it() -> None:
         assert await asyncio.to_thread(seen.wait, SOON)
 
 
-async def test_a_tool_over_its_time_is_stopped_and_told_to_the_model() -> None:
+async def test_a_tool_that_exceeds_its_timeout_is_cancelled_and_reported_to_the_model() -> None:
     board, seen = Board(), threading.Event()
 
     @board.tool(timeout=0.02)

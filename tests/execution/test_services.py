@@ -213,7 +213,7 @@ async def test_what_lives_with_the_application_is_made_once_even_by_calls_at_the
     assert events == ["opened", "closed"]
 
 
-async def test_what_lives_with_the_application_is_cleaned_up_the_newest_first_and_made_anew() -> None:
+async def test_app_services_are_closed_in_reverse_order_and_recreated_at_the_next_start() -> None:
     board, events = Board(), []
 
     def opener(kind: type, name: str) -> Callable[[], Iterator[object]]:
@@ -321,7 +321,7 @@ def test_factories_that_need_each_other_are_refused(lifetime: str) -> None:
         services.factory(Unit, unit, lifetime=lifetime)
 
 
-async def test_a_factory_that_needs_what_nobody_supplies_says_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_factory_with_an_unavailable_dependency_logs_the_missing_type(caplog: pytest.LogCaptureFixture) -> None:
     board = Board()
 
     def store(settings: Settings) -> Store: ...

@@ -225,7 +225,7 @@ def test_one_pool_serves_two_loops_at_once() -> None:
     assert answers == {name: [f"{name}{n}" for n in range(200)] for name in "ab"}
 
 
-def test_a_function_that_returns_after_its_loop_has_closed_harms_nobody() -> None:
+def test_a_function_that_returns_after_its_loop_closed_does_no_harm() -> None:
     threads, held = Threads(1, 4), Held()
 
     async def begin_and_go() -> None:

@@ -66,7 +66,9 @@ async def is_well(client: Client) -> None:
         ("die", ""),
     ],
 )
-async def test_what_is_no_answer_fails_its_call_by_the_contract_and_no_other(tool: str, why: str, version: str) -> None:
+async def test_an_invalid_answer_fails_only_its_own_call_with_the_documented_error(
+    tool: str, why: str, version: str
+) -> None:
     timeout = 1.5 if tool in ("never", "stranger", "garbled") else 30
     async with beside("well", version, timeout=timeout) as (_, client):
         failing = asyncio.ensure_future(client.call(f"dev__bad__{tool}", {}))
@@ -83,7 +85,7 @@ async def test_what_is_no_answer_fails_its_call_by_the_contract_and_no_other(too
 
 
 @ERAS
-async def test_a_second_answer_is_nobodys(version: str) -> None:
+async def test_a_second_response_is_ignored(version: str) -> None:
     async with beside("well", version) as (_, client):
         assert [(await client.call("dev__bad__twice", {})).text for _ in range(5)] == ["first"] * 5
         said = await asyncio.gather(*(client.call("dev__bad__echo", {"text": str(n)}) for n in range(32)))
@@ -91,7 +93,7 @@ async def test_a_second_answer_is_nobodys(version: str) -> None:
 
 
 @ERAS
-async def test_an_answer_that_comes_too_late_is_nobodys_and_one_that_does_not_is_waited_for(version: str) -> None:
+async def test_a_late_response_is_ignored_and_a_timely_one_is_awaited(version: str) -> None:
     async with beside("well", version, timeout=30) as (made, client):
         calling = asyncio.ensure_future(client.call("dev__bad__late", {"seconds": 0.5}))
         await until(lambda: made.downstreams[0].in_flight == 1)
@@ -103,7 +105,7 @@ async def test_an_answer_that_comes_too_late_is_nobodys_and_one_that_does_not_is
         await is_well(client)
 
 
-async def test_a_flood_of_what_is_no_message_costs_nobody_his_answer() -> None:
+async def test_a_flood_of_invalid_messages_does_not_lose_any_response() -> None:
     async with beside() as (_, client):
         flooded = asyncio.ensure_future(client.call("dev__bad__flood", {}))
         await is_well(client)
@@ -120,7 +122,7 @@ async def test_definitions_that_are_none_are_left_out_and_their_siblings_stay(ca
     assert "no_schema" in caplog.text
 
 
-async def test_schemas_that_are_none_are_told_and_promises_are_held_to(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_schemas_are_reported_and_output_schemas_are_enforced(caplog: pytest.LogCaptureFixture) -> None:
     async with beside("crooked") as (_, client):
         tools = {tool["name"]: tool for tool in await client.list_tools()}
         assert {"dev__bad__no_such_type", "dev__bad__no_such_pattern"}.isdisjoint(tools)
@@ -155,7 +157,7 @@ async def test_a_schema_whose_references_multiply_is_left_out_and_its_siblings_s
 
 @ERAS
 @pytest.mark.parametrize("how", ["dies", "silent", "never_lists"])
-async def test_a_server_that_does_not_begin_delays_nobody_and_is_shown(how: str, version: str) -> None:
+async def test_a_server_that_does_not_start_delays_no_other_server_and_is_reported(how: str, version: str) -> None:
     async with beside(how, version, connect_timeout=0.5, timeout=0.5) as (made, client):
         listed = await client.request("tools/list")
         assert [tool["name"] for tool in listed["tools"]] == ["dev__calc__add", "dev__calc__say"]
@@ -173,7 +175,7 @@ async def test_a_server_is_started_once_for_all_calls() -> None:
         assert made.downstreams[0].spawns == 1
 
 
-async def test_a_program_that_says_what_it_is_told_is_no_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_program_that_echoes_its_input_is_not_accepted_as_a_server(caplog: pytest.LogCaptureFixture) -> None:
     echo = ServerConfig(name="cat", kind="stdio", command=("cat",), connect_timeout=1.0)
     made = Gateway(configured(echo, server("calc")), boards={"calc": calculator()})
     async with nothing_left(), Client(made) as client:

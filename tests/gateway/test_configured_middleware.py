@@ -28,7 +28,7 @@ async def no_wait(_seconds: float) -> None:
     return
 
 
-async def test_a_tool_that_fails_at_its_server_is_a_result_and_told_to_the_after_hooks() -> None:
+async def test_a_tool_failure_at_its_server_is_a_result_and_reported_to_the_after_hooks() -> None:
     board, recorder = Board("calc"), Recorder("r", order=1)
 
     @board.tool
@@ -44,7 +44,7 @@ async def test_a_tool_that_fails_at_its_server_is_a_result_and_told_to_the_after
     assert recorder.hooks == ["r.before", "r.after"]
 
 
-async def test_a_server_that_lets_a_call_down_is_told_to_the_error_hooks() -> None:
+async def test_a_server_failure_during_a_call_is_reported_to_the_error_hooks() -> None:
     recorder = Recorder("r", order=1)
     gateway = Gateway(configured(bad("well")))
     gateway.use(recorder)
@@ -65,7 +65,7 @@ async def test_a_server_that_lets_a_call_down_is_tried_again_where_that_can_do_n
     assert retry.retried == 1
 
 
-async def test_a_tool_that_its_server_defines_anew_has_nothing_in_the_cache() -> None:
+async def test_a_tool_that_its_server_redefines_has_no_cached_result() -> None:
     board = Board("calc")
     gateway = Gateway(configured(server("calc")), boards={"calc": board})
     gateway.use(Cache(60, tools=["dev__calc__read"]))
@@ -89,7 +89,7 @@ async def test_a_tool_that_its_server_defines_anew_has_nothing_in_the_cache() ->
 @pytest.mark.parametrize(
     ("vouched", "kept"), [(None, 0), ({"readOnlyHint": True}, 1), ({"readOnlyHint": False}, 0)], ids=str
 )
-async def test_what_a_server_says_of_its_tools_is_no_promise_but_what_the_operator_says_is(
+async def test_annotations_are_trusted_from_the_operator_but_not_from_a_server(
     vouched: dict[str, bool] | None, kept: int
 ) -> None:
     cache, served = Cache(60), await serve(calculator())

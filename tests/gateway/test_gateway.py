@@ -156,7 +156,7 @@ async def test_plain_names_are_kept_and_only_collisions_are_qualified() -> None:
         }
 
 
-async def test_a_name_over_the_budget_goes_by_an_alias() -> None:
+async def test_a_name_over_the_length_limit_is_replaced_by_an_alias() -> None:
     board = Board("calc")
 
     @board.tool("a_name_that_is_as_long_as_names_of_tools_can_be_in_some_places_of_this_world")
@@ -296,7 +296,7 @@ async def test_a_fixed_value_is_sent_even_if_the_operators_own_schema_leaves_the
         ("dev__calc__ad", "Tool 'ad' not found in server 'calc' (toolbox 'dev'). Did you mean 'dev__calc__add'?"),
     ],
 )
-async def test_a_name_nobody_goes_by_is_refused_with_what_is_wrong(name: str, told: str) -> None:
+async def test_an_unknown_name_is_rejected_with_an_explanation(name: str, told: str) -> None:
     async with Client(gateway(server("calc"))) as client:
         with pytest.raises(Refusal) as refused:
             await client.call(name, {})
@@ -337,7 +337,7 @@ async def test_a_lazy_server_is_started_when_its_tools_are_wanted() -> None:
 # -- changes -------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_a_server_hangs_later_is_told_and_listed() -> None:
+async def test_a_tool_that_a_server_registers_later_is_notified_and_listed() -> None:
     board = calculator()
     made = Gateway(configured(server("calc")), boards={"calc": board})
     async with Client(made) as client:
@@ -356,7 +356,7 @@ async def test_what_a_server_hangs_later_is_told_and_listed() -> None:
         await changes.aclose()
 
 
-async def test_a_resource_that_changes_at_its_server_is_told_to_those_who_follow_it_here() -> None:
+async def test_a_resource_change_at_a_server_is_notified_to_subscribers_of_the_gateway() -> None:
     board = calculator()
     made = Gateway(configured(server("calc")), boards={"calc": board})
     async with Client(made) as client:

@@ -67,7 +67,7 @@ async def names(client: Client) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("required", [5, "a", {"a": 1}, None, [[]]])
-async def test_a_schema_whose_required_is_no_list_costs_no_other_server_its_tools(required: Any) -> None:
+async def test_a_schema_with_an_invalid_required_does_not_hide_the_tools_of_other_servers(required: Any) -> None:
     definition = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {}}, "required": required}}
     override = Override(arguments={"a": ArgumentOverride(hidden=True, value=1)})
     async with beside(listing(fixed(definition), tools={"t": override})) as (_, client):

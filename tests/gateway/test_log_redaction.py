@@ -71,7 +71,7 @@ async def test_the_command_of_a_client_is_named_without_its_secrets(command: lis
     assert str(failed.value).startswith(shown.replace("npx", program) + ": ")
 
 
-async def test_a_url_with_a_key_in_it_is_not_told_when_its_server_is_away(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_key_in_the_url_of_an_unreachable_server_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
     away = ServerConfig(name="away", kind="http", url=f"http://127.0.0.1:9/{KEY}/mcp")
     gateway = Gateway(replace(configured(away), secrets=frozenset({KEY})))
     async with Client(gateway):

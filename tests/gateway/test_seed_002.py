@@ -312,7 +312,9 @@ def test_w1_the_file_is_found_by_its_variable_or_its_name(tmp_path: Path, monkey
         ("W-13", one({"command": "${OPEN"}), "unclosed brace"),
     ],
 )
-def test_w2_to_w13_mistakes_are_told_in_workbench_s_words(tmp_path: Path, row: str, value: Any, text: str) -> None:
+def test_w2_to_w13_mistakes_are_reported_in_the_wording_of_workbench(
+    tmp_path: Path, row: str, value: Any, text: str
+) -> None:
     with pytest.raises(SetupError) as refused:
         read_config(write(tmp_path, value), {})
     assert text in str(refused.value), row
@@ -410,7 +412,7 @@ async def test_w19_a_tool_is_used_by_its_parts_and_its_result_is_unchanged() -> 
         assert used == await client.call("dev__filesystem__read_file", READ)
 
 
-async def test_w20_a_toolbox_that_is_not_there_or_has_nobody_in_it_is_told() -> None:
+async def test_w20_an_unknown_toolbox_or_one_without_reachable_servers_is_reported() -> None:
     async with Client(gateway("proxy", down())) as client:
         assert (
             await told(client, "open_toolbox", {"toolbox": "x"}, wrong=True)
@@ -430,7 +432,7 @@ async def test_w20_a_toolbox_that_is_not_there_or_has_nobody_in_it_is_told() -> 
         ({}, "Invalid tool invocation parameters: tool_name: Tool name cannot be empty"),
     ],
 )
-async def test_w21_parameters_that_name_no_tool_are_told(arguments: dict[str, Any], text: str) -> None:
+async def test_w21_parameters_that_name_no_tool_are_reported(arguments: dict[str, Any], text: str) -> None:
     async with Client(gateway()) as client:
         assert await told(client, "use_tool", arguments, wrong=True) == text
 
@@ -443,7 +445,7 @@ async def test_w21_parameters_that_name_no_tool_are_told(arguments: dict[str, An
         (("dev", "filesystem", "n"), "Tool 'n' not found in server 'filesystem' (toolbox 'dev')"),
     ],
 )
-async def test_w22_a_place_where_no_tool_is_is_told(place: tuple[str, str, str], why: str) -> None:
+async def test_w22_a_location_without_the_tool_is_reported(place: tuple[str, str, str], why: str) -> None:
     toolbox, at, name = place
     async with Client(gateway()) as client:
         await told(client, "open_toolbox", {"toolbox": "dev"})
@@ -478,7 +480,7 @@ async def test_w25_closing_takes_the_tools_off_the_list_and_no_server_from_other
         assert made.downstreams[0].state == "ready"
 
 
-async def test_w26_an_opened_toolbox_is_registered_and_that_is_told() -> None:
+async def test_w26_the_tools_of_an_opened_toolbox_are_registered_and_clients_are_notified() -> None:
     async with session(gateway("dynamic")) as client:
         await client.list_tools()
         changes = client.listen(tools=True)

@@ -39,7 +39,7 @@ def test_each_configuration_has_its_own_store_and_always_the_same() -> None:
     assert store_path("a/pegboard.json").parent == state_folder()
 
 
-def test_the_stores_of_gateways_that_nobody_ran_for_long_are_removed() -> None:
+def test_stores_of_gateways_unused_for_long_are_removed() -> None:
     old, recent, own = a_store("old.json"), a_store("recent.json"), a_store("own.json")
     age(old, own)
     age(recent, days=UNUSED_DAYS - 1)

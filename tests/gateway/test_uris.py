@@ -87,7 +87,7 @@ def test_what_a_client_may_fetch_itself_stays(uri: str) -> None:
         "",
     ],
 )
-def test_what_is_not_wrapped_is_nobodys(uri: str) -> None:
+def test_an_unwrapped_uri_belongs_to_no_server(uri: str) -> None:
     assert unwrap_uri(uri) is None
 
 

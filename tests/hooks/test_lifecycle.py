@@ -95,7 +95,7 @@ async def test_what_is_attached_or_taken_away_while_a_board_serves_is_started_an
     assert steps[5:] == ["stop of a tool"]
 
 
-async def test_one_that_fails_or_hangs_is_logged_and_keeps_nobody_from_serving(
+async def test_a_lifecycle_hook_that_fails_or_hangs_is_logged_and_does_not_prevent_serving(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lifecycle, "HOOK_SECONDS", 0.01)
@@ -165,7 +165,7 @@ async def test_an_audit_lets_its_file_go_when_the_board_stops_and_opens_it_again
     assert audit.unwritten == 0
 
 
-async def test_a_name_that_no_tool_has_is_told_once_with_what_may_have_been_meant(
+async def test_an_unknown_tool_name_is_logged_once_with_a_suggestion(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "pegboard.middleware")

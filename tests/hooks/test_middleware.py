@@ -301,7 +301,7 @@ async def test_state_is_one_bag_for_all_hooks_of_a_call_even_where_arguments_wer
 # -- stopping a call ------------------------------------------------------------------------------------------------
 
 
-async def test_a_hook_may_stop_its_call_which_is_an_error_for_the_model_and_nobody_elses() -> None:
+async def test_a_hook_can_cancel_its_call_which_fails_only_that_call() -> None:
     board, recorder = Board(), Recorder(order=1)
 
     class Stopping(Middleware):

@@ -182,7 +182,7 @@ async def test_one_middleware_attached_in_several_ways_goes_around_a_call_once()
     assert surrounded == ["x"]
 
 
-async def test_an_empty_list_of_tools_is_no_tool_and_not_the_whole_board() -> None:
+async def test_an_empty_list_of_tools_selects_no_tool_rather_than_the_whole_board() -> None:
     board, (recorder,) = adding_board(), recorders(1)
     board.use(recorder, tool=[])
     await call(board)
@@ -200,7 +200,7 @@ async def test_a_group_is_its_whole_name_and_groups_within_it() -> None:
     assert [step.tool for step in recorder.steps if step.hook == "before"] == ["math.add", "math.trig.sin"]
 
 
-async def test_middleware_attached_after_the_first_call_and_to_tools_hung_later_is_heard() -> None:
+async def test_middleware_added_after_the_first_call_also_runs_for_tools_registered_later() -> None:
     board, (recorder,) = adding_board(), recorders(1)
     await call(board)
     board.use(recorder)
@@ -210,7 +210,7 @@ async def test_middleware_attached_after_the_first_call_and_to_tools_hung_later_
     assert [step.tool for step in recorder.steps] == ["add", "add", "later", "later"]
 
 
-async def test_the_boards_middleware_goes_around_calls_of_tools_that_nobody_knows() -> None:
+async def test_the_boards_middleware_wraps_calls_of_unknown_tools() -> None:
     board, (on_board, on_tool) = adding_board(), recorders(1, 2)
     board.use(on_board)
     board.use(on_tool, tool="ad")
@@ -334,7 +334,7 @@ async def test_an_around_may_run_the_rest_in_a_task_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), ToolError("no"), SystemExit(1), asyncio.CancelledError()])
-async def test_when_a_before_hook_raises_those_already_entered_are_told_and_the_tool_does_not_run(
+async def test_when_a_before_hook_raises_the_hooks_already_entered_are_notified_and_the_tool_does_not_run(
     raised: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     board, ran, hooks = Board(), [], recorders(1, 2, 3, 4)
@@ -384,7 +384,7 @@ async def test_when_an_error_hook_raises_it_is_logged_and_the_rest_run(
 @fails_here
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("threaded", [False, True])
-async def test_whatever_ends_a_tool_is_told_to_the_error_hooks_and_ends_nothing_else(
+async def test_any_exception_that_ends_a_tool_reaches_the_error_hooks_and_ends_nothing_else(
     kind: type[BaseException], threaded: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     board, (outer, inner), raised = Board(), recorders(1, 2), kind()
@@ -440,7 +440,7 @@ async def test_a_plain_function_is_a_hook_too_and_may_return_something_to_wait_f
     assert heard == ["before", "after"]
 
 
-async def test_what_a_hook_returns_is_not_read_and_its_author_is_told_so_once(
+async def test_the_return_value_of_a_hook_is_ignored_with_a_single_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Hopeful(Middleware):
@@ -518,7 +518,7 @@ async def test_a_hook_that_hangs_holds_its_own_call_until_that_is_cancelled() ->
     assert [step.hook for step in outer.steps if step.tool == "add"] == ["before", "error"]
 
 
-async def test_a_cancel_during_an_after_hook_is_told_to_those_outside_it() -> None:
+async def test_a_cancellation_during_an_after_hook_is_reported_to_the_outer_hooks() -> None:
     board, hanging, hooks = adding_board(), Hanging("after", order=2), recorders(1, 3)
     board.use(hanging, *hooks)
     await cancel_when(hanging.begun, board)
@@ -617,7 +617,9 @@ async def test_hooks_that_take_long_are_pointed_to_once(
     assert before.startswith("the before-hooks of add took 2.0 s: one of Recorder.before waits long, or blocks")
 
 
-async def test_a_slow_tool_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_tool_does_not_cause_a_warning_about_hooks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     now = [0.0]
     set_clock(monkeypatch, lambda: now[0])
     board, (recorder,) = Board(), recorders(1)
@@ -636,7 +638,7 @@ async def test_a_slow_tool_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch, cap
 # -- chains ---------------------------------------------------------------------------------------------------------
 
 
-async def test_calls_in_flight_keep_their_chain_when_it_is_composed_anew() -> None:
+async def test_calls_in_flight_keep_their_chain_when_it_is_rebuilt() -> None:
     board, begun, go, (one, two) = Board(), asyncio.Event(), asyncio.Event(), recorders(1, 2)
 
     @board.tool

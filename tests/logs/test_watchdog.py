@@ -82,7 +82,7 @@ def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
 
 
 @pytest.mark.process
-def test_a_thread_that_keeps_the_interpreter_lock_is_told_from_the_loop() -> None:
+def test_a_thread_that_holds_the_interpreter_lock_is_distinguished_from_the_loop() -> None:
     with StallingChild() as child:
         line = held(child, "match_in_thread")
         assert "(waiting for another thread, which held the interpreter lock" in line

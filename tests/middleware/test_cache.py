@@ -152,7 +152,7 @@ async def test_a_kept_result_cannot_be_spoiled_by_who_gets_it() -> None:
         run.result["content"].clear()
 
 
-async def test_structured_results_come_back_as_they_were_for_every_revision() -> None:
+async def test_cached_structured_results_are_returned_unchanged_for_every_revision() -> None:
     board = Board()
 
     @board.tool(annotations={"readOnlyHint": True})
@@ -177,7 +177,7 @@ async def test_structured_results_come_back_as_they_were_for_every_revision() ->
 
 
 @on_one_machine("another list of tools takes its time to get there: tests/gateway/test_middleware.py")
-async def test_a_tool_that_is_hung_anew_has_nothing_in_the_cache() -> None:
+async def test_a_tool_that_is_registered_again_has_no_cached_result() -> None:
     board = Board()
     board.use(Cache(60, tools=["read"]))
     async with Client(board) as client:

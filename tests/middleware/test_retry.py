@@ -39,7 +39,7 @@ async def test_what_failed_is_tried_again_until_it_works() -> None:
     assert (run.text, run.ran, retry.retried, call.state["attempts"]) == ("at last", 3, 2, 3)
 
 
-async def test_attempts_are_bounded_and_the_last_failure_is_what_is_told() -> None:
+async def test_attempts_are_bounded_and_the_last_failure_is_reported() -> None:
     clock = FakeClock()
     run = await run_alone(Retry(3, sleep=clock.sleep), call=repeatable(), answer=failing(9))
     assert (run.ran, repr(run.exception)) == (3, "ValueError('flaky')")

@@ -205,7 +205,7 @@ async def test_the_graph_of_memory_is_kept_and_found(room: Room) -> None:
         assert "likes pegs" in content["text"]
 
 
-async def test_the_time_is_told_and_the_repository_read(room: Room) -> None:
+async def test_the_time_server_converts_times_and_the_git_server_reads_the_repository(room: Room) -> None:
     async with room.client(MODERN) as client:
         arguments = {"source_timezone": "Europe/Oslo", "time": "12:00", "target_timezone": "Asia/Tokyo"}
         assert (
@@ -280,7 +280,7 @@ async def test_updates_of_resources_that_are_followed_come_through(room: Room, v
 
 
 @ERAS
-async def test_what_a_server_logs_is_heard_by_whoever_calls_it(room: Room, version: str) -> None:
+async def test_log_messages_of_a_server_reach_its_caller(room: Room, version: str) -> None:
     room.heard.clear()
     async with room.client(version, log_level="debug") as client:
         for _ in range(50):
@@ -340,7 +340,7 @@ async def test_a_call_that_is_given_up_leaves_its_server_to_others(room: Room, v
         assert "still here" in await text(client, f"{EVERYTHING}echo", {"message": "still here"})
 
 
-async def test_a_server_that_is_killed_comes_back_and_nobody_else_notices(room: Room) -> None:
+async def test_a_killed_server_restarts_without_affecting_other_servers(room: Room) -> None:
     def running() -> list[int]:
         told = subprocess.run(
             ["ps", "-o", "pid=,args=", "--ppid", str(room.child.process.pid)],

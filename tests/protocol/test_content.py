@@ -75,7 +75,7 @@ def test_what_replaces_a_block_says_what_it_was_and_keeps_its_annotations() -> N
     assert told[5]["text"] == "[link] A note (text/plain) <notes://a>: about a"
 
 
-def test_blocks_that_need_no_change_come_back_as_they_are() -> None:
+def test_blocks_that_need_no_change_are_returned_unchanged() -> None:
     assert blocks_for("2026-07-28", ALL) is ALL
     plain = ALL[:2]
     assert blocks_for("2024-11-05", plain) is plain

@@ -122,7 +122,7 @@ BAD: list[tuple[str, bytes, int, Any]] = [
 
 
 @pytest.mark.parametrize(("body", "code", "request_id"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_what_is_no_message_is_refused_with_the_exact_code_and_the_id_if_there_is_one(
+def test_an_invalid_message_is_rejected_with_the_exact_code_and_its_id_if_present(
     body: bytes, code: int, request_id: Any
 ) -> None:
     refusal = refuse(body)

@@ -101,7 +101,7 @@ def test_tools_are_listed_with_the_fields_of_the_revision(version: str) -> None:
 
 
 @ALL
-def test_structured_content_is_told_since_the_revision_that_brought_it(version: str) -> None:
+def test_structured_content_is_sent_since_the_revision_that_introduced_it(version: str) -> None:
     result = {"content": [{"type": "text", "text": "7"}], "structuredContent": {"a": 7}, "isError": False}
     answer = told(version, "tools/call", {**result, "resultType": "complete"})
     assert "resultType" not in answer
@@ -118,7 +118,7 @@ SCHEMAS: list[tuple[dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), SCHEMAS)
-def test_a_value_that_is_no_object_travels_in_a_box_that_fits_its_schema(schema: dict[str, Any], value: Any) -> None:
+def test_a_non_object_value_is_wrapped_in_an_object_that_matches_its_schema(schema: dict[str, Any], value: Any) -> None:
     tool = told("2025-11-25", "tools/list", {"tools": [{**TOOL, "outputSchema": schema}]})["tools"][0]
     wrapped = told("2025-11-25", "tools/call", {"content": [], "structuredContent": value}, wrapped=True)
     assert tool["outputSchema"]["type"] == "object"

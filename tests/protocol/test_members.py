@@ -79,5 +79,5 @@ def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(tex
         f'{{"x":"{LONG}","y":{{"c":"\\u0022\\u0022","c":2}}}}',
     ],
 )
-def test_the_name_of_a_repeated_member_is_told(text: str) -> None:
+def test_the_name_of_a_repeated_member_is_returned(text: str) -> None:
     assert repeated_member(text.encode()) in ("a", "c")

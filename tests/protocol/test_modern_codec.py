@@ -104,7 +104,7 @@ def test_a_result_may_state_another_type() -> None:
     assert told["resultType"] == "input_required"
 
 
-def test_structured_content_is_told_as_it_is() -> None:
+def test_structured_content_is_sent_unchanged() -> None:
     told = json.loads(
         ModernCodec(INFO).result("tools/call", Done({"content": [], "structuredContent": 7}, wrapped=True))
     )

@@ -74,7 +74,7 @@ def test_a_call_comes_back_under_the_tools_own_name(form: str) -> None:
 
 
 @every_provider
-def test_arguments_are_repaired_by_the_tool_and_the_repair_is_told(form: str) -> None:
+def test_the_tool_repairs_arguments_and_the_repair_is_reported(form: str) -> None:
     request = only(form, payload(form, "memory.search", {"query": "a", "limit": "3"}))
     assert request.arguments == {"query": "a", "limit": 3}
     assert [warning.path for warning in request.warnings] == ["limit"]
@@ -175,7 +175,7 @@ def test_a_custom_call_of_openai_is_read() -> None:
     assert (request.tool_call_id, request.arguments) == ("c9", {"query": "a"})
 
 
-def test_accumulated_text_of_anthropic_is_read_and_no_text_is_no_arguments() -> None:
+def test_accumulated_anthropic_text_is_parsed_and_empty_text_means_no_arguments() -> None:
     sent = payload("anthropic", "memory_search", '{"query": "a"}')
     assert only("anthropic", sent).arguments == {"query": "a"}
     assert [error.path for error in only("anthropic", payload("anthropic", "memory_search", "")).errors] == ["query"]

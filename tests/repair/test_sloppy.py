@@ -89,7 +89,7 @@ def test_there_are_ninety_calls_of_six_tools() -> None:
 
 
 @every_call
-async def test_explicit_tools_are_handed_what_was_meant_and_every_repair_is_told(sloppy: Sloppy) -> None:
+async def test_explicit_tools_receive_the_intended_arguments_and_every_repair_is_reported(sloppy: Sloppy) -> None:
     result = await call(explicit_board(), sloppy)
     if sloppy.becomes is REFUSED:
         assert codes(result, ERRORS) == sloppy.codes
@@ -102,7 +102,7 @@ async def test_explicit_tools_are_handed_what_was_meant_and_every_repair_is_told
 
 
 @every_call
-async def test_functions_are_handed_what_was_meant_and_every_repair_is_told(sloppy: Sloppy) -> None:
+async def test_functions_receive_the_intended_arguments_and_every_repair_is_reported(sloppy: Sloppy) -> None:
     board = board_of_functions()
     becomes, said = OF_FUNCTIONS.get((sloppy.kind, sloppy.tool), (sloppy.becomes, sloppy.codes))
     HANDED.clear()

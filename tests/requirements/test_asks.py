@@ -214,7 +214,7 @@ async def test_forms_are_what_elicitation_means_where_no_mode_is_named(declared:
 
 
 @pytest.mark.requirement("modern/asks/no-promise")
-async def test_a_question_that_nobody_answers_holds_nothing() -> None:
+async def test_an_unanswered_question_holds_no_resources() -> None:
     client = await connect(make_board(), "modern", ABLE)
     asked = await ask_first(client, "greet")
     assert not client.door.endpoint.calls
@@ -370,7 +370,7 @@ async def test_no_cache_keeps_a_question_or_what_was_made_of_its_answer() -> Non
 @pytest.mark.parametrize(
     "url", ["", "sign in", "/in", "example.com/in", "https://", "https://a b/", "https://[", "https://x/\n"]
 )
-def test_what_is_no_url_cannot_be_opened(url: str) -> None:
+def test_an_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(DeclarationError, match="not an absolute URL"):
         Elicit("Sign in", url=url)
 

@@ -161,7 +161,7 @@ async def test_a_server_whose_tools_may_log_declares_it() -> None:
 
 
 @pytest.mark.requirement("modern/http/notices-of-the-request")
-async def test_changes_are_told_to_listeners_and_not_on_the_streams_of_calls() -> None:
+async def test_changes_are_sent_to_listeners_and_not_on_call_streams() -> None:
     client = await connect(make_board(), "modern")
     await client.result("tools/call", {"name": "touch"}, token="t")
     assert {message["method"] for message in client.heard if "method" in message} == {"notifications/progress"}

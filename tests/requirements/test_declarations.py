@@ -30,7 +30,7 @@ def with_header(name: Any, part: dict[str, Any] | None = None) -> dict[str, Any]
 @pytest.mark.parametrize(
     "name", ["", " ", "My Region", "Region:Primary", "Réglon", "Region\t", "Region\r\nX: 1", "Region\0", "a/b", None, 5]
 )
-def test_an_annotation_that_is_no_field_name_is_refused(name: Any) -> None:
+def test_an_annotation_with_an_invalid_field_name_is_rejected(name: Any) -> None:
     board = Board()
     with pytest.raises(DeclarationError, match="x-mcp-header"):
         declare(board, with_header(name))

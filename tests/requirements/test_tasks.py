@@ -116,7 +116,7 @@ async def wait_for(client: Client, task: str, status: str, questions: int = 0) -
     "modern/tasks/get-completed",
     "modern/tasks/get-complete-type",
 )
-async def test_a_task_is_known_once_it_is_told_of_and_has_its_result_in_the_end() -> None:
+async def test_a_task_can_be_queried_once_announced_and_finally_has_its_result() -> None:
     house = House()
     client = await connect(house.board, "modern", ABLE)
     task = await start(client, "work")
@@ -259,7 +259,7 @@ async def test_a_question_that_is_asked_again_has_another_key() -> None:
 
 @pytest.mark.requirement("modern/tasks/unknown-task")
 @pytest.mark.parametrize("task", [GONE, "", "é", "x" * 5000])
-async def test_a_task_that_nobody_knows_is_invalid_params(task: str) -> None:
+async def test_an_unknown_task_is_rejected_as_invalid_params(task: str) -> None:
     client = await connect(House().board, "modern", ABLE)
     headers = {"taskId": task}
     response = await client.response("tasks/get", headers)

@@ -111,7 +111,7 @@ async def test_a_verdict_is_made_once_for_all_callers_with_the_same_rights(monke
     assert made == ["tool_1"]
 
 
-async def test_a_change_of_the_tools_makes_the_lists_anew() -> None:
+async def test_a_change_of_the_tools_invalidates_the_cached_lists() -> None:
     board = make_board(3, [{"who": "*", "allow": ["tool_*"]}])
     before = await listed(board.handler, "tools/list", CALLERS[0])
 

@@ -295,7 +295,7 @@ def test_a_server_is_visible_if_the_caller_may_see_something_of_it() -> None:
 # -- sharing -----------------------------------------------------------------------------------------------------------
 
 
-def test_callers_with_the_same_rights_share_a_view_whoever_they_are() -> None:
+def test_callers_with_the_same_rights_share_a_view() -> None:
     rules = gateway_rules(*EXAMPLE)
     assert rules.view(GUEST) is rules.view(Principal("someone else"))
     assert rules.view(GUEST) is not rules.view(WRITER)

@@ -42,7 +42,7 @@ def test_a_board_whose_calls_fit_does_not_load_the_library() -> None:
     assert ran.stdout.split() == ["False", "True"]
 
 
-def test_a_schema_that_is_none_is_told_where_it_is_wrong() -> None:
+def test_an_invalid_schema_is_reported_with_the_path_of_its_error() -> None:
     with pytest.raises(SchemaProblem) as told:
         compile_schema({"properties": {"a": {"type": "int"}}}, LENIENT)
     assert list(told.value.path) == ["properties", "a", "type"]

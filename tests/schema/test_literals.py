@@ -53,7 +53,7 @@ def test_integers_are_read(text: str, number: int) -> None:
         "9" * 401,
     ],
 )
-def test_other_text_is_no_integer(text: str) -> None:
+def test_other_text_is_not_converted_to_an_integer(text: str) -> None:
     assert to_integer(text) is None
 
 
@@ -99,7 +99,7 @@ def test_json_text_is_read_with_what_people_add_to_it(text: str, value: Any) -> 
 @pytest.mark.parametrize(
     "text", ["", "```\n```", "{", "{'a': 1}", "[1 2]", "NaN", "[1e999]", "[" * 200 + "]" * 200, '["\\ud800"]x']
 )
-def test_other_text_is_no_json(text: str) -> None:
+def test_other_text_is_not_parsed_as_json(text: str) -> None:
     assert to_json(text) is None
 
 

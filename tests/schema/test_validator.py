@@ -184,7 +184,7 @@ def test_only_the_formats_of_our_own_schemas_are_asserted(form: str, text: str, 
     assert Validator(schema, formats=LENIENT).is_valid(text) is lenient
 
 
-def test_a_property_called_format_is_no_format() -> None:
+def test_a_property_named_format_is_not_treated_as_a_format() -> None:
     schema = {"type": "object", "properties": {"format": {"type": "string"}, "x": {"enum": [{"format": "uri"}]}}}
     assert not has_soft_formats(schema)
     assert Validator(schema).is_valid({"format": "x", "x": {"format": "uri"}})

@@ -509,7 +509,7 @@ async def test_the_same_bytes_in_any_pieces_are_the_same_request() -> None:
 
 
 @pytest.mark.requirement("modern/http/version-header-unsupported", "legacy/http/version-header-400")
-async def test_an_unknown_version_is_told_the_known_ones_in_both_eras() -> None:
+async def test_an_unknown_version_is_rejected_with_the_supported_ones_in_both_eras() -> None:
     async with house() as one:
         raw = one.post(request("tools/list", {"_meta": envelope("v999")}), mirror("tools/list", version="v999"))
         session = {**await one.open_session(), "mcp-protocol-version": "v999"}

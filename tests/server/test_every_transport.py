@@ -290,7 +290,7 @@ def test_get_sse_and_messages_are_the_first_transport(http: httpx.Client) -> Non
     wait_until(lambda: http.post(place, json=request("ping")).status_code == 404)
 
 
-def test_who_watches_is_told_that_we_live_and_no_cache_is(http: httpx.Client) -> None:
+def test_health_and_readiness_are_reported_and_never_cached(http: httpx.Client) -> None:
     for path, status in (("/health", "ok"), ("/ready", "ready")):
         answer = http.get(path)
         assert (answer.status_code, answer.json()["status"]) == (200, status)
@@ -355,7 +355,7 @@ def shake_hands(socket: ClientConnection) -> None:
     ask(socket, request("ping", request_id="ready"))
 
 
-def test_a_plain_request_is_no_websocket(http: httpx.Client) -> None:
+def test_a_plain_request_to_the_websocket_endpoint_is_rejected(http: httpx.Client) -> None:
     assert http.get("/ws").status_code == 426
 
 
@@ -369,7 +369,7 @@ def test_the_frame_of_the_documents_is_the_fourth_chunk_of_its_stream(socket: Cl
     assert result["structuredContent"] == {"size": 5, "summary": {"said": "all"}}
 
 
-def test_what_is_no_streaming_tool_is_no_method(socket: ClientConnection) -> None:
+def test_a_tool_that_does_not_stream_is_rejected_as_an_unknown_method(socket: ClientConnection) -> None:
     start(socket, "nope")
     error = until(socket, "error")["error"]
     assert (error["code"], error["data"]) == (-32601, {"method": "nope"})

@@ -55,7 +55,7 @@ def measure(flood: str, *more: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("flood", QUICK)
-def test_a_flood_harms_nobody_else(flood: str) -> None:
+def test_a_flood_does_not_affect_other_clients(flood: str) -> None:
     found = measure(flood, "--small", "--seconds", "1")
     # Nobody was answered wrong or refused; memory stayed in its bounds, and was given back.
     assert found["faults"] == []
@@ -66,7 +66,7 @@ def test_a_flood_harms_nobody_else(flood: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flood", FLOODS)
-def test_a_large_flood_harms_nobody_else(flood: str) -> None:
+def test_a_large_flood_does_not_affect_other_clients(flood: str) -> None:
     found = measure(flood)
     print(found)
     assert found["faults"] == []

@@ -53,7 +53,7 @@ def seen(server: HttpChild, count: int = 2) -> set[int]:
 
 
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
-def test_all_workers_serve_at_one_address_which_is_told_once(command: tuple[str, ...]) -> None:
+def test_all_workers_serve_at_one_address_which_is_printed_once(command: tuple[str, ...]) -> None:
     with workers(3, command=command) as server:
         assert seen(server, 3) == children(server)
         assert len(re.findall("MCP +http", server.said())) == 1
@@ -210,7 +210,7 @@ def test_a_unix_socket_is_shared_and_removed_at_the_end() -> None:
 # -- without a store that is shared ----------------------------------------------------------------------------------
 
 
-async def test_without_a_shared_store_a_client_that_needs_sessions_is_told_why_and_what_to_do() -> None:
+async def test_without_a_shared_store_a_client_that_needs_sessions_receives_the_reason_and_the_remedy() -> None:
     with HttpChild("--workers", "2", target=BOARD) as server:
         with pytest.raises(AssertionError) as caught:
             async with guest(server):

@@ -55,7 +55,7 @@ def test_a_stray_exit_does_not_disturb_the_calls_of_others(shared: HttpChild) ->
     assert finish(held)[1]["result"]["content"][0]["text"] == "held stray"
 
 
-def test_a_tool_that_blocks_its_thread_delays_nobody(shared: HttpChild) -> None:
+def test_a_tool_that_blocks_its_thread_does_not_delay_other_calls(shared: HttpChild) -> None:
     held = shared.start_call("hold_thread", key="block")
     shared.text("begun", key="block")
     for number in range(20):

@@ -64,7 +64,7 @@ async def test_a_response_begins_and_ends_once(make: Callable[[], tuple[Sink, Ca
 
 
 @SINKS
-async def test_a_client_that_leaves_is_told_of_once_and_writing_on_does_no_harm(
+async def test_a_disconnect_is_reported_once_and_later_writes_are_harmless(
     make: Callable[[], tuple[Sink, Callable[[], None]]],
 ) -> None:
     sink, leave = make()
@@ -81,7 +81,7 @@ async def test_a_client_that_leaves_is_told_of_once_and_writing_on_does_no_harm(
 
 
 @SINKS
-async def test_one_who_asks_after_the_client_has_left_is_told_soon(
+async def test_a_callback_registered_after_the_client_disconnected_is_called_soon(
     make: Callable[[], tuple[Sink, Callable[[], None]]],
 ) -> None:
     sink, leave = make()
@@ -92,7 +92,7 @@ async def test_one_who_asks_after_the_client_has_left_is_told_soon(
 
 
 @SINKS
-async def test_nobody_is_told_of_a_client_that_leaves_after_the_end(
+async def test_a_disconnect_after_the_end_of_the_response_is_not_reported(
     make: Callable[[], tuple[Sink, Callable[[], None]]],
 ) -> None:
     sink, leave = make()

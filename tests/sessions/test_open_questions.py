@@ -121,7 +121,7 @@ async def test_an_error_of_the_client_fails_the_question_and_withdraws_the_other
     assert len(asks) == 0
 
 
-async def test_a_result_that_is_no_object_is_no_answer() -> None:
+async def test_a_non_object_result_fails_its_question() -> None:
     asks, road = OpenQuestions(), Road()
     asking = put(asks, road, a=ROOTS)
     asks.receive_answer(answered((await road.ids())[0], result=[1]))

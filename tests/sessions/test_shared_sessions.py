@@ -80,7 +80,7 @@ async def processes(clock: Clock | None = None, **limits: float) -> AsyncIterato
                 await process.cluster.close()
 
 
-async def test_a_session_is_read_once_and_then_asks_nobody() -> None:
+async def test_a_session_is_read_once_from_the_store_and_then_cached() -> None:
     async with processes() as (one, two):
         session = await one.open()
         assert one.asked == ["put"]
@@ -248,7 +248,7 @@ async def test_use_is_written_at_most_once_a_minute_and_keeps_a_session_alive() 
         assert await one.find(session)
 
 
-async def test_a_session_that_nobody_uses_expires_everywhere() -> None:
+async def test_an_unused_session_expires_in_all_processes() -> None:
     clock = Clock()
     async with processes(clock, session_seconds=1800) as (one, two):
         session = await one.open()

@@ -36,7 +36,7 @@ async def reply(said: bytes) -> bytes:
     return b"re: " + said
 
 
-async def test_one_is_told_and_all_others_are_told(shared_backend: Backend) -> None:
+async def test_messages_are_delivered_to_one_process_and_broadcast_to_all_others(shared_backend: Backend) -> None:
     async with two(shared_backend) as (one, other):
         came: list[bytes] = []
         other.on_message("news", came.append)
@@ -107,7 +107,7 @@ async def test_what_cannot_be_taken_does_not_stop_the_next(
         assert "could not be handled" in caplog.text
 
 
-async def test_who_was_taken_for_dead_is_told_so(shared_backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_process_considered_dead_is_notified(shared_backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     async with two(shared_backend, clock) as (_, other):
         lapses: list[bool] = []

@@ -108,7 +108,7 @@ async def test_a_feed_that_was_lost_begins_above_its_old_numbers(shared_backend:
         assert (await store.feeds.read(FEED, old, 10)).lost
 
 
-async def test_a_feed_that_is_no_longer_used_leaves_the_file(own_file: Backend) -> None:
+async def test_an_unused_feed_is_removed_from_the_file(own_file: Backend) -> None:
     clock = Clock()
     async with opened(own_file, clock) as store:
         await publish(store, b"x", feed="unused")

@@ -72,7 +72,7 @@ async def test_of_two_who_end_a_log_one_wins(backend: Backend) -> None:
         assert (told(page), page.ended) == ([(1, b"the owner's")], True)
 
 
-async def test_a_log_that_nobody_opened_takes_nothing_and_has_no_page(backend: Backend) -> None:
+async def test_an_unopened_log_accepts_no_entries_and_has_no_page(backend: Backend) -> None:
     async with begun(backend) as logs:
         for log in (("session", "other"), ("other", "stream")):
             assert not await logs.append(log, 1, b"x")
@@ -109,7 +109,7 @@ async def test_dropping_a_session_forgets_its_logs_and_no_other(backend: Backend
 # -- hints -----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_watches_is_told_of_each_entry_of_that_log_until_it_stops(backend: Backend) -> None:
+async def test_a_watcher_is_notified_of_each_entry_of_its_log_until_it_stops(backend: Backend) -> None:
     async with begun(backend) as logs:
         seen: list[str] = []
         stop_one, stop_two = (logs.watch(LOG, lambda name=name: seen.append(name)) for name in ("one", "two"))
@@ -127,7 +127,7 @@ async def test_who_watches_is_told_of_each_entry_of_that_log_until_it_stops(back
         assert seen == []
 
 
-async def test_who_watches_is_not_told_of_another_log(own_backend: Backend) -> None:
+async def test_a_watcher_is_not_notified_of_another_log(own_backend: Backend) -> None:
     async with begun(own_backend) as logs:
         await logs.open(("session", "other"))
         seen: list[int] = []
@@ -136,7 +136,7 @@ async def test_who_watches_is_not_told_of_another_log(own_backend: Backend) -> N
         assert seen == []
 
 
-async def test_who_watches_is_told_when_the_log_is_gone(backend: Backend) -> None:
+async def test_a_watcher_is_notified_when_the_log_is_removed(backend: Backend) -> None:
     async with begun(backend) as logs:
         seen: list[int] = []
         logs.watch(LOG, lambda: seen.append(1))

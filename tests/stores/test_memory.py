@@ -43,7 +43,7 @@ def test_no_method_waits_and_an_entry_is_there_when_its_hint_comes() -> None:
     assert at_once(store.records.delete("a"))
 
 
-async def test_a_log_that_has_ended_is_forgotten_in_time_although_nobody_comes_by() -> None:
+async def test_an_ended_log_expires_without_being_accessed() -> None:
     logs, gone = MemoryLogs(Limits(ended_seconds=0.01)), asyncio.Event()
     for name in ("a", "b"):
         await logs.open(("session", name))

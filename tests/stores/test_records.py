@@ -28,7 +28,7 @@ async def test_a_write_can_ask_for_the_version_it_knows(backend: Backend) -> Non
         assert await records.get("a") == StoredRecord(b"third", 2)
 
 
-async def test_a_value_ends_with_its_time_which_each_write_starts_anew(backend: Backend) -> None:
+async def test_a_value_expires_after_its_ttl_which_each_write_restarts(backend: Backend) -> None:
     clock = Clock()
     async with opened(backend, clock) as store:
         records = store.records

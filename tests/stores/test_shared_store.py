@@ -74,7 +74,7 @@ async def test_of_two_who_write_the_version_they_know_one_wins(shared_backend: B
         assert sorted(sums) == list(range(1, 41))
 
 
-async def test_logs_go_with_a_session_that_nobody_touches_and_stay_with_one_that_lives(own_file: Backend) -> None:
+async def test_logs_of_an_idle_session_are_removed_and_those_of_an_active_session_are_kept(own_file: Backend) -> None:
     clock = Clock()
     async with shared(own_file, clock, session_seconds=100, ended_seconds=50) as (one, two):
         alive, dead = ("alive", "stream"), ("dead", "stream")

@@ -142,7 +142,7 @@ async def test_a_file_of_another_schema_is_refused_and_left_as_it_is(path: Path)
 
 
 @pytest.mark.parametrize("content", ["database", "text", "folder"])
-async def test_what_is_no_store_is_refused_with_the_way_out(path: Path, content: str) -> None:
+async def test_a_path_that_is_not_a_store_is_rejected_with_a_remedy(path: Path, content: str) -> None:
     lay(path, content)
     with pytest.raises(SetupError, match=r"store sqlite:.*store\.db: .*(use|choose) a"):
         await SqliteStore(path).start()
@@ -194,7 +194,7 @@ async def test_hints_come_from_a_process_of_its_own(path: Path) -> None:
 # -- how it is written -----------------------------------------------------------------------------------------------
 
 
-async def test_nobody_looks_at_others_unless_somebody_waits_for_them(path: Path) -> None:
+async def test_the_store_polls_other_processes_only_while_they_are_watched(path: Path) -> None:
     async with started(SqliteStore(path)) as store:
         hint_poller = store._hint_poller
         await store.logs.open(LOG)

@@ -80,7 +80,7 @@ def test_what_names_no_store_is_refused_with_the_way_out(address: str, told: str
     assert "secret" not in str(raised.value)
 
 
-def test_whoever_keeps_nothing_loads_no_database() -> None:
+def test_the_memory_store_loads_no_database_module() -> None:
     program = (
         "import sys; before = set(sys.modules); from pegboard.stores.store_url import open_store; open_store('memory');"
         "sys.exit(not {'sqlite3', 'redis'}.isdisjoint(sys.modules.keys() - before))"

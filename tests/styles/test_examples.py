@@ -54,7 +54,7 @@ def test_a_caller_cannot_send_a_service(door: Door, name: str) -> None:
     assert codes_of(result, ERRORS) == ["unknown_parameter"]
 
 
-def test_a_hybrid_tool_with_its_schema_mended(door: Door) -> None:
+def test_a_hybrid_tool_with_a_corrected_schema_repairs_arguments(door: Door) -> None:
     assert set(schema(door, "complex_query")["properties"]) == {"filters", "options"}
     result = door.call("complex_query", {"filters": ["a", "b"], "options": '{"order": "RISING"}'})
     assert result["structuredContent"] == {"rows": 2, "order": "rising"}

@@ -250,7 +250,7 @@ def test_null_for_something_optional_is_its_default_or_nothing(door: Door, style
 
 
 @pytest.mark.parametrize("style", ["magic", "declared"])
-def test_a_case_sensitive_choice_is_no_matter_of_taste(door: Door, style: str) -> None:
+def test_a_case_sensitive_choice_is_repaired_only_behind_a_gateway(door: Door, style: str) -> None:
     result = door.call(f"{style}.exact", {"value": "RED"})
     if isinstance(door, BehindGateway):
         # JSON Schema cannot say that case matters, so a gateway repairs this like any other choice.
@@ -260,7 +260,9 @@ def test_a_case_sensitive_choice_is_no_matter_of_taste(door: Door, style: str) -
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_name_nobody_declared_is_refused_where_the_schema_forbids_it_and_else_told(door: Door, style: str) -> None:
+def test_an_undeclared_name_is_rejected_where_the_schema_forbids_it_and_otherwise_reported(
+    door: Door, style: str
+) -> None:
     result = door.call(f"{style}.integer", {"value": 3, "valeu": 4})
     if style == "magic":
         assert codes_of(result, ERRORS) == ["unknown_parameter"]

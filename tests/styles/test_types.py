@@ -55,7 +55,7 @@ def test_a_type_has_its_schema_and_arrives_as_itself(
         assert text_of(door.call(f"types.{tool}", {})) == "NoneType null"
 
 
-def test_constraints_are_in_the_schema_and_all_failures_are_told_at_once(door: Door) -> None:
+def test_constraints_are_in_the_schema_and_all_violations_are_reported_together(door: Door) -> None:
     assert door.tools["types.constrained"]["inputSchema"]["properties"] == {
         "percent": {"type": "integer", "minimum": 1, "maximum": 100},
         "code": {"type": "string", "minLength": 3, "maxLength": 5, "pattern": "^[A-Z]+$"},
@@ -139,7 +139,7 @@ def test_special_parameters_come_with_the_call(door: Door) -> None:
     assert text_of(door.call(tool)) == f"{tool} False False False"
 
 
-def test_what_a_connector_writes_is_told_before_the_result(door: Door) -> None:
+def test_the_output_of_a_connector_is_sent_before_the_result(door: Door) -> None:
     told: list[str] = []
     assert text_of(door.call("special.stream", {"count": 3}, told)) == "whole"
     assert told == ["chunk 0", "chunk 1", "chunk 2", "all sent"]

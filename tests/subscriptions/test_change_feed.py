@@ -47,7 +47,7 @@ async def places(keep: int = 100) -> AsyncIterator[tuple[Place, Place]]:
                 await place.feed.stop()
 
 
-async def test_a_change_is_told_everywhere_under_one_number_and_to_who_watches() -> None:
+async def test_a_change_is_published_everywhere_with_the_same_number_and_wakes_watchers() -> None:
     async with places() as (one, two):
         before, woken = two.log.last, asyncio.Event()
         assert before == one.log.last
@@ -58,7 +58,7 @@ async def test_a_change_is_told_everywhere_under_one_number_and_to_who_watches()
         assert two.log.read(before) == one.log.read(before) == [(before + 1, TOOLS)]
 
 
-async def test_who_begins_to_serve_knows_what_was_told_before() -> None:
+async def test_a_newly_started_process_knows_earlier_changes() -> None:
     async with places() as (one, two):
         before = one.log.last
         one.log.publish(TOOLS)
@@ -81,7 +81,7 @@ async def test_changes_come_from_any_thread() -> None:
         assert {change.uri for _, change in two.log.read(before)} == {f"a://{n}" for n in range(20)}
 
 
-async def test_what_waits_is_told_before_the_end_and_nothing_after() -> None:
+async def test_pending_changes_are_published_before_the_stop_and_none_after() -> None:
     async with places() as (one, two):
         before = two.log.last
         one.log.publish(TOOLS)
@@ -92,7 +92,7 @@ async def test_what_waits_is_told_before_the_end_and_nothing_after() -> None:
         assert (await two.feeds.read("changes:board", before, 10)).last == before + 1
 
 
-async def test_while_the_store_is_down_each_change_waits_once_and_is_told_after(
+async def test_while_the_store_is_down_each_change_is_queued_once_and_published_afterwards(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with places() as (one, two):
@@ -132,7 +132,7 @@ async def test_too_many_that_wait_become_one_of_every_uri(monkeypatch: pytest.Mo
         assert len(two.log.read(before)) <= 7
 
 
-async def test_who_has_missed_more_than_is_kept_is_told_that_anything_may_have_changed() -> None:
+async def test_a_process_that_missed_more_than_is_kept_reports_that_anything_may_have_changed() -> None:
     async with places(keep=5) as (one, two):
         before = two.log.last
         for number in range(12):
@@ -155,7 +155,7 @@ class Deaf:
         return lambda: None
 
 
-async def test_a_number_that_another_process_has_told_is_reached_by_all_who_ask_at_once() -> None:
+async def test_concurrent_readers_catch_up_to_a_number_published_by_another_process() -> None:
     async with places() as (one, two):
         late = Place(Deaf(two.feeds), 100)
         await late.feed.start()

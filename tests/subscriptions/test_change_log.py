@@ -29,7 +29,7 @@ CHANGES = st.one_of(
 
 
 @given(published=st.lists(CHANGES, max_size=60), after=st.integers(0, 60), keep=st.integers(1, 12))
-def test_whoever_reads_the_log_misses_nothing_and_hears_nothing_twice(
+def test_a_reader_of_the_log_misses_no_change_and_receives_none_twice(
     published: list[Change], after: int, keep: int
 ) -> None:
     log = ChangeLog(keep)
@@ -77,7 +77,7 @@ def test_a_follower_that_stops_at_any_change_hears_of_each_thing_after_it_last_c
         assert max(looked.get(change, 0), looked.get(general, 0)) >= number, f"{change} was missed"
 
 
-def test_a_number_that_is_not_kept_any_more_is_told_that_anything_may_have_changed() -> None:
+def test_reading_after_a_discarded_number_reports_that_anything_may_have_changed() -> None:
     log = ChangeLog(3)
     for number in range(10):
         log.publish(Change("updated", f"a://{number}"))
@@ -87,7 +87,7 @@ def test_a_number_that_is_not_kept_any_more_is_told_that_anything_may_have_chang
     assert log.read(10) == []
 
 
-def test_a_number_of_another_log_is_told_that_anything_may_have_changed() -> None:
+def test_reading_after_a_number_from_another_log_reports_that_anything_may_have_changed() -> None:
     log = ChangeLog()
     log.publish(Change("tools"))
     assert {change for _, change in log.read(500)} == set(ANYTHING)
@@ -187,7 +187,7 @@ async def test_no_change_from_another_thread_is_slept_through() -> None:
         thread.join()
 
 
-def test_a_loop_that_has_ended_is_not_told_any_more() -> None:
+def test_a_closed_event_loop_is_no_longer_notified() -> None:
     log = ChangeLog()
     seen: list[int] = []
 
@@ -208,7 +208,7 @@ def kinds(board: Board, after: int) -> set[str]:
     return {change.kind for _, change in board.changes.read(after)}
 
 
-def test_what_is_hung_and_taken_down_is_published() -> None:
+def test_registrations_and_removals_are_published() -> None:
     board = Board()
 
     def steps() -> Any:
@@ -228,7 +228,7 @@ def test_what_is_hung_and_taken_down_is_published() -> None:
         assert kinds(board, before) == {kind}, kind
 
 
-async def test_whoever_hears_of_a_change_finds_it_in_the_list() -> None:
+async def test_a_notified_change_is_already_in_the_list() -> None:
     board = Board()
     board.resource("a://0")(lambda: "x")
     found: list[int] = []

@@ -89,7 +89,7 @@ def use(board: Board) -> Client:
 # -- how a task begins -------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_is_told_flat_and_without_what_only_its_later_states_have() -> None:
+async def test_a_task_is_returned_flat_and_without_fields_of_later_states() -> None:
     board = Board("t", limits=Limits(task_seconds=60))
 
     @board.tool(task="optional")
@@ -131,7 +131,7 @@ async def test_boards_without_such_tools_know_of_no_tasks() -> None:
         assert await User(client).result(task) == "done"
 
 
-async def test_who_is_refused_before_the_tool_runs_is_told_so_at_once() -> None:
+async def test_a_call_rejected_before_the_tool_runs_returns_the_error_immediately() -> None:
     board, seen = Board("t"), []
 
     class Doorman(Middleware):
@@ -474,7 +474,7 @@ async def test_a_task_that_is_tried_again_is_one_task() -> None:
     assert len(runs) == 3
 
 
-async def test_an_exception_of_a_task_is_told_as_that_of_any_tool() -> None:
+async def test_an_exception_in_a_task_is_reported_like_that_of_any_tool() -> None:
     board = Board("t")
 
     @board.tool(task="optional")
@@ -525,7 +525,7 @@ async def test_a_board_that_stops_interrupts_its_tasks_and_leaves_none_running()
             assert "stopped" in found["error"]["message"]
 
 
-async def test_a_call_that_is_no_task_yet_is_refused_when_its_board_stops() -> None:
+async def test_a_call_that_has_not_become_a_task_fails_when_its_board_stops() -> None:
     board, begun = Board("t"), asyncio.Event()
 
     @board.tool(task="required", detach="manual")
@@ -623,7 +623,7 @@ async def test_a_principal_that_has_too_many_tasks_gets_no_more_and_others_do() 
     await board.stop()
 
 
-async def test_a_result_that_there_is_no_room_for_fails_its_task() -> None:
+async def test_a_result_that_exceeds_the_remaining_space_fails_its_task() -> None:
     board = Board("t", limits=Limits(task_bytes_per_caller=5000))
 
     @board.tool(task="optional")

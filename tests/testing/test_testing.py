@@ -67,7 +67,7 @@ async def test_what_could_not_be_attached_to_a_board_cannot_be_run_alone() -> No
         await run_alone(Recorder)
 
 
-async def test_a_recorder_tells_what_each_hook_was_given_and_fails_where_told_to() -> None:
+async def test_a_recorder_records_the_input_of_each_hook_and_fails_on_request() -> None:
     recorder = Recorder("r", fail={"after": ValueError("no")})
     with pytest.raises(ValueError, match="no"):
         await run_alone(recorder, call=make_call("pay", {"amount": 3}))

@@ -37,7 +37,7 @@ def test_a_tail_follows_only_where_the_name_is_cut() -> None:
     assert NameMap([long, "other"]).alias(long) == alias
 
 
-def test_names_that_would_share_an_alias_are_told_apart_and_the_real_one_stays() -> None:
+def test_names_that_would_share_an_alias_get_distinct_ones_and_an_exact_name_keeps_its_own() -> None:
     names = NameMap(["a.b", "a_b", "x.y_z", "x_y.z"])
     assert names.alias("a_b") == "a_b"
     assert names.alias("a.b").startswith("a_b_")

@@ -44,7 +44,7 @@ async def test_a_decimal_keeps_its_digits(sent: str, became: str) -> None:
 
 
 @pytest.mark.parametrize("sent", ['{"amount": "a lot"}', '{"amount": true}', '{"amount": 5, "fee": "x"}', "{}"])
-async def test_a_problem_with_a_decimal_is_told_without_a_regular_expression(sent: str) -> None:
+async def test_a_problem_with_a_decimal_is_reported_without_a_regular_expression(sent: str) -> None:
     async with Client(board()) as client:
         result: Any = await client.request("tools/call", name="pay", arguments=Raw(sent.encode()))
     text = result["content"][0]["text"]

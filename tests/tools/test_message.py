@@ -34,7 +34,7 @@ def test_params_are_read_as_the_type_the_author_names() -> None:
 
 
 @pytest.mark.parametrize("wanted", [Numbers, NumbersModel])
-def test_params_that_do_not_fit_are_told_to_the_model(wanted: type) -> None:
+def test_invalid_params_are_reported_to_the_model(wanted: type) -> None:
     with pytest.raises(
         InvalidArguments, match=r"^The arguments do not fit: number2: (is required|Field required)$"
     ) as refused:
@@ -54,7 +54,7 @@ def test_a_message_cannot_be_changed() -> None:
         JsonRpcMessage(id=1).id = 2  # type: ignore[misc]
 
 
-def test_absent_and_null_are_told_apart() -> None:
+def test_absent_and_null_are_distinguished() -> None:
     assert JsonRpcMessage(id=1).result is msgspec.UNSET
     assert JsonRpcMessage(id=1).params is msgspec.UNSET
 
@@ -114,7 +114,7 @@ async def test_a_declared_tools_message_for_another_call_is_never_sent() -> None
     assert "hello" not in result.text
 
 
-async def test_a_repair_is_told_beside_a_declared_tools_message() -> None:
+async def test_a_repair_is_reported_alongside_the_message_of_a_declared_tool() -> None:
     board = Board("declared")
     board.add(Echo())
     async with Client(board) as client:

@@ -60,7 +60,7 @@ def test_a_name_is_made_of_three_parts_and_read_back(parts: tuple[str, str, str]
     "name",
     ["dev__filesystem_read_file", "invalid", "dev__only_two_parts", "", "__", "____", "__a__b", "a____b", "a__b__"],
 )
-def test_anything_else_is_no_qualified_name(name: str) -> None:
+def test_any_other_text_is_rejected_as_a_qualified_name(name: str) -> None:
     assert parse_name(name) is None
 
 
@@ -275,7 +275,7 @@ SERVERS = {"dev": ("fs", "memory"), "prod": ("fs",)}
         ("prod__fs__rm", "Tool 'rm' not found in server 'fs' (toolbox 'prod')"),
     ],
 )
-def test_an_unknown_name_is_told_what_is_wrong_with_it(name: str, said: str) -> None:
+def test_an_unknown_name_is_explained(name: str, said: str) -> None:
     told = explain_unknown(name, SERVED, SERVERS)
     assert said in told
     assert said.endswith(("?", "_", " ")) or told == said

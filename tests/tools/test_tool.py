@@ -129,7 +129,7 @@ def test_example_4_as_printed_is_refused_with_the_place_of_the_mistake() -> None
         tool_from_function(complex_query, input_schema=schema, is_injected=is_service)
 
 
-def test_example_4_mended_takes_the_request_and_a_service() -> None:
+def test_example_4_fixed_takes_the_request_and_a_service() -> None:
     schema = {"type": "object", "properties": {"filters": {"type": "array"}, "options": {"type": "object"}}}
 
     def complex_query(request: JsonRpcMessage, db: Repository) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def test_a_plain_function_on_the_loop_cannot_take_what_has_to_be_waited_for() ->
         assert tool_from_function(function, inline=True).inline
 
 
-def test_an_option_nobody_knows_is_refused() -> None:
+def test_an_unknown_option_is_rejected() -> None:
     with pytest.raises(DeclarationError, match="unknown option 'titel'; did you mean 'title'"):
         tool_from_function(lambda: None, "x", titel="X")  # type: ignore[call-arg]
 
@@ -694,7 +694,7 @@ def test_a_declaration_that_cannot_work_names_its_line_and_the_fix(function: Cal
         (lambda: None, "a lambda has no name"),
     ],
 )
-def test_what_is_no_function_is_refused(thing: Any, says: str) -> None:
+def test_an_object_that_is_not_a_function_is_rejected(thing: Any, says: str) -> None:
     with pytest.raises(DeclarationError, match=says):
         tool_from_function(thing)
 
@@ -716,7 +716,7 @@ def test_errors_can_only_be_passed_to_who_takes_the_message() -> None:
     assert tool_from_function(raw, on_parse_error="pass").on_parse_error == "pass"
 
 
-def test_a_return_type_that_is_unknown_at_run_time_is_no_mistake() -> None:
+def test_a_return_type_that_cannot_be_resolved_at_runtime_is_accepted() -> None:
     def f(a: int) -> NotThere: ...
 
     assert tool_from_function(f).output_schema is None
@@ -749,13 +749,13 @@ WAYS_TO_TAKE_TEXT = [
 
 @pytest.mark.parametrize("make", WAYS_TO_TAKE_TEXT)
 @pytest.mark.parametrize("raw", [b'{"text": "cut o', b'{"text": 1e999}', b"\xff", b"[" * 5000])
-def test_what_is_no_json_is_an_error_of_the_arguments_in_every_style(make: Callable[[], Tool], raw: bytes) -> None:
+def test_invalid_json_is_an_argument_error_in_every_style(make: Callable[[], Tool], raw: bytes) -> None:
     for mode in ("lenient", "strict"):
         assert [error.code for error in make().parse(raw, mode).errors] == ["json_parse_error"]
 
 
 @pytest.mark.parametrize("make", WAYS_TO_TAKE_TEXT)
-def test_almost_json_is_read_and_told_in_every_style(make: Callable[[], Tool]) -> None:
+def test_almost_valid_json_is_parsed_and_reported_in_every_style(make: Callable[[], Tool]) -> None:
     parsed = make().parse(b'{"text": "a",}')
     assert (parsed.arguments, parsed.errors) == ({"text": "a"}, ())
     assert parsed.warnings[0].code == "string_literal_converted_to_object"

@@ -127,7 +127,7 @@ def test_none_is_success_without_content() -> None:
     assert ResultWriter().write(None) == Done({"content": []})
 
 
-def test_none_is_told_as_null_where_the_schema_admits_it() -> None:
+def test_none_is_returned_as_null_where_the_schema_allows_it() -> None:
     done = ResultWriter({"type": ["string", "null"]}).write(None)
     assert (text_of(done), structured(done)) == ("null", None)
 
@@ -186,7 +186,7 @@ def test_text_is_structured_where_declared() -> None:
         (PointDict(x=1, y=None), '{"x":1,"y":null}'),
     ],
 )
-def test_a_value_is_told_as_compact_json_and_a_lone_string_stays_plain(value: Any, text: str) -> None:
+def test_a_value_is_written_as_compact_json_and_a_single_string_stays_plain(value: Any, text: str) -> None:
     done = ResultWriter().write(value)
     assert text_of(done) == text
     assert "structuredContent" not in done.result  # type: ignore[operator]
@@ -373,7 +373,7 @@ def test_a_tool_result_says_everything_itself() -> None:
     assert not done.wrapped
 
 
-def test_a_tool_result_with_structured_content_alone_is_also_told_as_text() -> None:
+def test_a_tool_result_with_only_structured_content_is_also_written_as_text() -> None:
     done = ResultWriter().write(ToolResult(structured=[1, 2]))
     assert (text_of(done), structured(done), done.wrapped) == ("[1,2]", [1, 2], True)
 
@@ -397,7 +397,7 @@ def test_a_tool_result_has_to_fit_the_declared_schema() -> None:
             writer.write(without)
 
 
-def test_a_message_with_a_plain_result_is_told_like_the_value() -> None:
+def test_a_message_with_a_plain_result_is_written_like_the_value() -> None:
     assert text_of(ResultWriter().write(ToolResponse.success(7, {"result": 8}), 7)) == '{"result":8}'
     assert structured(ResultWriter(POINT_SCHEMA).write(ToolResponse.success(7, PointModel(x=2)), 7)) == {
         "x": 2,
@@ -412,7 +412,7 @@ def test_a_message_with_content_passes_as_it_is() -> None:
     assert done.result == answer
 
 
-def test_a_message_whose_content_is_no_content_is_a_plain_value() -> None:
+def test_a_message_with_invalid_content_is_treated_as_a_plain_value() -> None:
     assert (
         text_of(ResultWriter().write(ToolResponse.success(1, {"content": "page one"}), 1)) == '{"content":"page one"}'
     )
@@ -515,7 +515,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_any_json_value_told_and_decoded_again_is_equal(value: Any) -> None:
+def test_any_json_value_is_equal_after_encoding_and_decoding(value: Any) -> None:
     done = ResultWriter({}).write(value)
     assert json.loads(msgspec.json.encode(done.result))["structuredContent"] == value
     assert structured(done) == value

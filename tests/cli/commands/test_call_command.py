@@ -136,7 +136,7 @@ def test_something_else_at_the_address_is_exit_3(kind: str, body: bytes) -> None
     assert "Traceback" not in err
 
 
-def test_progress_is_told_while_the_call_runs(tmp_path: Path) -> None:
+def test_progress_is_reported_while_the_call_runs(tmp_path: Path) -> None:
     file = tmp_path / "steps.py"
     file.write_text(
         "from pegboard import Board, Context\n"

@@ -138,7 +138,7 @@ def test_a_server_that_is_disabled_keeps_its_pins_and_one_that_is_removed_does_n
     assert (code, out) == (1, "removed   tool dev/other/read_file\nremoved   tool dev/other/write_file\n")
 
 
-def test_mistakes_are_told(folder: Folder) -> None:
+def test_mistakes_are_reported(folder: Folder) -> None:
     code, _, err = folder.run("--accept", "dev/fs/raed_file")
     assert code == 2
     assert "did you mean 'dev/fs/read_file'" in err

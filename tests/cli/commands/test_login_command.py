@@ -77,7 +77,7 @@ async def test_a_server_that_needs_a_login_says_so_and_is_used_after_one(tmp_pat
         (("gatewy.json", "safe"), r"File not found: .*gatewy\.json, did you mean .*gateway\.json\?"),
     ],
 )
-def test_what_cannot_be_logged_in_to_is_told(tmp_path: Path, words: tuple[str, str], told: str) -> None:
+def test_an_invalid_login_target_is_reported(tmp_path: Path, words: tuple[str, str], told: str) -> None:
     servers = {"safe": {"url": "http://127.0.0.1:9/mcp"}, "calc": {"command": "true"}}
     config = {"toolboxes": {"dev": {"description": "Dev", "mcpServers": servers}}}
     (tmp_path / "gateway.json").write_text(json.dumps(config))

@@ -463,7 +463,7 @@ def test_nothing_but_messages_is_written_to_stdout_and_it_ends_with_its_client(f
 # -- mistakes ------------------------------------------------------------------------------------------------------------
 
 
-def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> None:
+def test_all_mistakes_of_a_configuration_are_reported_together(folder: Folder) -> None:
     folder.write(
         '{"toolboxes": {"dev": {"mcpServers": {"a": {"comand": "x"},\n"b__c": {"command": "y", "timeout": "soon"}}}},\n'
         '"toolMod": "all"}'
@@ -491,14 +491,14 @@ def test_all_mistakes_of_a_configuration_are_told_at_once(folder: Folder) -> Non
         ((), r"No configuration found: pass a file, set PEGBOARD_CONFIG, or create pegboard\.json here$"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_started(folder: Folder, words: tuple[str, ...], told: str) -> None:
+def test_mistakes_are_reported_and_nothing_is_started(folder: Folder, words: tuple[str, ...], told: str) -> None:
     code, out, err = folder.run("up", *words)
     assert (code, out) == (2, "")
     assert re.search(told, err, re.MULTILINE), err
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_told(folder: Folder) -> None:
+def test_a_port_that_is_already_in_use_is_reported(folder: Folder) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

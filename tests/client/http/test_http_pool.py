@@ -131,7 +131,7 @@ async def test_tls_is_spoken_with_an_authority_of_ones_own(certificate: tuple[Pa
         assert {result.text for result in results} == {"safe"}
 
 
-async def test_a_certificate_nobody_vouches_for_is_refused(certificate: tuple[Path, Path]) -> None:
+async def test_an_untrusted_certificate_is_rejected(certificate: tuple[Path, Path]) -> None:
     async with nothing_left(), faking(lambda asked, writer: None, ssl=served(certificate)) as fake:
         with pytest.raises(Unreachable, match="Pass its CA bundle with ca="):
             async with Client(f"https://localhost:{fake.port}/mcp"):

@@ -58,7 +58,7 @@ async def test_after_a_gap_everybody_hears_of_all_it_asked_for() -> None:
 
 
 @pytest.mark.parametrize("uri", [None, 5, [], "memo://a/" + "x" * MAX_URI_LENGTH])
-async def test_what_is_no_uri_is_followed_by_nobody(uri: Any) -> None:
+async def test_an_update_with_an_invalid_uri_is_delivered_to_no_listener(uri: Any) -> None:
     listeners, one = ChangeListeners(), Heard()
     listeners.add(one, on("memo://a", "None", "5"))
     await listeners.notify(Notification("notifications/resources/updated", {"uri": uri}))

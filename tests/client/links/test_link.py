@@ -100,7 +100,7 @@ read()
         await check_members(link_to(script(body)))
 
 
-async def test_a_result_that_is_no_object_is_garbled_member_by_member_too() -> None:
+async def test_a_non_object_result_is_malformed_when_read_by_members_too() -> None:
     async with faking(modern(lambda asked, writer: reply(writer, result(asked, [1])))) as fake:
         link = link_to(fake.url)
         with pytest.raises(MalformedMessage, match="result must be an object"):
@@ -108,7 +108,7 @@ async def test_a_result_that_is_no_object_is_garbled_member_by_member_too() -> N
         await link.close()
 
 
-async def test_a_modern_server_is_told_what_this_caller_can_do() -> None:
+async def test_a_modern_server_receives_the_capabilities_of_the_caller() -> None:
     async with faking(modern(lambda asked, writer: reply(writer, result(asked, {})))) as fake:
         link = link_to(fake.url)
         theirs = Identity({"name": "them", "version": "2"}, {"sampling": {}}, "debug")
@@ -175,7 +175,7 @@ async def test_a_question_may_be_of_a_call_that_somebody_else_gave_up() -> None:
             await link.close()
 
 
-async def test_a_child_that_died_is_told_by_whoever_listens_and_opened_again() -> None:
+async def test_the_death_of_a_child_process_fails_the_listener_and_the_link_can_reopen() -> None:
     async with nothing_left():
         link = link_to(script(ASKING))
         assert isinstance(link, StdioLink)
@@ -221,7 +221,7 @@ def test_what_a_caller_can_do_is_written_once_for_all_of_its_requests() -> None:
     }
 
 
-def test_only_so_many_callers_are_remembered_and_each_is_told_as_itself() -> None:
+def test_the_number_of_cached_identities_is_bounded_and_each_caller_sends_its_own() -> None:
     envelope = RequestMetadata(ME, "2026-07-28")
     for number in range(1000):
         someone = Identity(ME.client, {"experimental": {"n": number}})
@@ -231,7 +231,7 @@ def test_only_so_many_callers_are_remembered_and_each_is_told_as_itself() -> Non
     assert len(envelope._by_identity) == 256
 
 
-async def test_the_end_of_a_process_is_told_to_who_waits_for_it_and_starts_are_counted() -> None:
+async def test_the_end_of_a_process_is_reported_to_the_waiter_and_starts_are_counted() -> None:
     link = StdioLink(script("shake_hands()\nread()"), ME, NULL_CHANNEL, LinkOptions(restarts=None))
     async with nothing_left():
         for number in range(1, 8):
@@ -269,7 +269,7 @@ async def test_a_list_beside_a_call_does_not_make_its_question_anybodys() -> Non
         await link.close()
 
 
-async def test_who_waits_is_let_go_while_a_server_has_us_come_back_for_the_rest() -> None:
+async def test_a_waiting_caller_is_released_while_a_server_makes_the_client_reconnect_for_the_rest() -> None:
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.method == "GET":
             called = next(one for one in fake.asked if one.message.get("method") == "tools/call")

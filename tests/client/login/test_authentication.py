@@ -37,12 +37,12 @@ def test_the_method_is_one_that_both_know(secret: str | None, told: str | None, 
     assert choose_method(Credentials("c", secret, told), server(taken)) == method
 
 
-def test_a_server_that_takes_none_of_them_is_told() -> None:
+def test_a_server_without_a_supported_authentication_method_is_reported() -> None:
     with pytest.raises(MalformedMessage, match="supports only the client authentication methods tls_client_auth"):
         choose_method(Credentials("c", "s"), server(["tls_client_auth"]))
 
 
-def test_a_secret_goes_by_header_encoded_as_a_form_has_it() -> None:
+def test_a_secret_is_sent_form_encoded_in_the_authorization_header() -> None:
     fields, lines = authenticate(Credentials("a:b", "s p%"), server(["client_secret_basic"]))
     assert fields == []
     assert lines == b"Authorization: Basic %b\r\n" % base64.b64encode(b"a%3Ab:s+p%25")
@@ -68,7 +68,7 @@ def test_a_private_key_signs_for_one_issuer_and_a_minute(kind: Any, argument: An
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256", "HS256", "none"])
-def test_a_key_that_is_none_is_told_without_it(algorithm: str) -> None:
+def test_an_invalid_private_key_is_reported_without_its_content(algorithm: str) -> None:
     with pytest.raises(SetupError) as caught:
         authenticate(Credentials("c", private_key="-----BEGIN s3cret-----", algorithm=algorithm), server())
     assert "s3cret" not in str(caught.value)

@@ -69,7 +69,7 @@ async def test_the_port_that_is_registered_is_taken_again_and_another_if_it_is_b
                 pass
 
 
-async def test_nobody_is_waited_for_longer_than_said() -> None:
+async def test_the_login_wait_ends_after_the_configured_timeout() -> None:
     async with nothing_left(), BrowserLogin(browser=False, seconds=0.05, show=lambda _: None).opened(None) as redirect:
         with pytest.raises(ResponseTimeout, match=r"within 0\.05 s"):
             await redirect.visit(URL)

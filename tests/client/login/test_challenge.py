@@ -54,7 +54,7 @@ def test_nothing_that_comes_breaks_it(text: str) -> None:
         st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True), st.text(st.characters(max_codepoint=126, min_codepoint=32))
     )
 )
-def test_quoted_values_come_back_as_they_were(parameters: dict[str, str]) -> None:
+def test_quoted_values_are_read_unchanged(parameters: dict[str, str]) -> None:
     def quote(value: str) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -117,7 +117,7 @@ async def test_answers_have_a_size_and_a_time() -> None:
             await login_client.get(f"{url}/slow")
 
 
-async def test_what_is_no_object_is_no_document_and_what_is_down_is_told() -> None:
+async def test_a_response_without_a_json_object_has_no_document_and_an_unavailable_server_is_reported() -> None:
     answers = iter([(b"<html>", "200 OK"), (b"[1]", "404 No"), (b"", "503 Busy")])
 
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +130,7 @@ async def test_what_is_no_object_is_no_document_and_what_is_down_is_told() -> No
             await login_client.get(url)
 
 
-def test_a_refusal_is_told_in_one_line_without_what_was_secret() -> None:
+def test_a_login_error_is_described_in_one_line_without_secrets() -> None:
     told = LoginResponse(400, {"error": "invalid_grant", "error_description": "code s3cret\nis\x1b[31m used"})
     assert told.describe_error(["s3cret", ""]) == "invalid_grant, code …\\nis used"
     assert told.reason == "invalid_grant"

@@ -100,7 +100,7 @@ def test_the_issuer_is_compared_to_the_letter(issuer: str) -> None:
 
 
 @pytest.mark.parametrize("document", [{}, {"issuer": 1}, {"issuer": "https://a.example", "token_endpoint": None}])
-def test_metadata_that_are_none_are_told_with_their_place(document: dict[str, Any]) -> None:
+def test_invalid_metadata_is_reported_with_its_location(document: dict[str, Any]) -> None:
     with pytest.raises(MalformedMessage, match="there: "):
         read_server(document, "https://a.example", "there")
 

@@ -258,7 +258,7 @@ async def test_a_server_that_always_thinks_of_another_scope_is_left() -> None:
         assert len(person.visits) == 1 + 2
 
 
-async def test_a_refusal_that_no_scope_would_change_is_told_as_it_is() -> None:
+async def test_a_forbidden_response_without_a_required_scope_is_raised_without_a_new_login() -> None:
     async with locked() as server:
         person = Person()
         async with Client(server.url, auth=OAuth(login=person)) as client:
@@ -382,7 +382,7 @@ async def test_a_client_that_was_forgotten_registers_again() -> None:
         assert [person.asked(visit)["client_id"] for visit in (0, 1)] == ["a-client-1", "a-client-2"]
 
 
-async def test_a_client_that_nobody_came_back_for_registers_again() -> None:
+async def test_a_client_whose_login_was_not_completed_registers_again() -> None:
     class Away(Person):
         async def visit(self, url: str) -> str:
             self.visits.append(url)
@@ -412,7 +412,7 @@ async def test_a_person_and_a_program_do_not_take_each_others_tokens() -> None:
 # -- other authorization servers -----------------------------------------------------------------------------------
 
 
-async def test_a_new_authorization_server_is_told_nothing_of_the_old() -> None:
+async def test_a_new_authorization_server_receives_no_credentials_of_the_old_one() -> None:
     async with locked(granted=REFRESH) as server:
         moved = Authority(name="b")
         async with faking(moved.answer) as door:
@@ -491,7 +491,7 @@ async def test_a_client_with_a_document_of_its_own_does_not_register() -> None:
         ({"access_token": ""}, "a header cannot carry"),
     ],
 )
-async def test_a_token_that_is_none_is_told(answer: dict[str, Any], told: str) -> None:
+async def test_an_invalid_token_response_is_reported(answer: dict[str, Any], told: str) -> None:
     async with locked(granted=answer) as server:
         with pytest.raises(LoginFailed, match=told):
             async with Client(server.url, auth=OAuth(login=Person())):
@@ -549,7 +549,7 @@ async def test_a_token_goes_to_no_other_origin() -> None:
         assert all("authorization" not in asked.headers for asked in other.asked)
 
 
-async def test_nothing_secret_is_logged_or_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_appear_in_neither_logs_nor_errors(caplog: pytest.LogCaptureFixture) -> None:
     secrets = ["r-1", "a-token", "a-secret", "code-", "s3cret"]
     with caplog.at_level(logging.DEBUG):
         async with locked(granted=REFRESH) as server:
@@ -593,7 +593,7 @@ def test_nothing_secret_is_shown() -> None:
         (lambda: ClientCredentials("c", private_key="/no/such/file"), "neither a PEM"),
     ],
 )
-def test_what_is_set_up_wrongly_is_told_at_once(make: Any, told: str) -> None:
+def test_invalid_settings_are_rejected_immediately(make: Any, told: str) -> None:
     with pytest.raises(SetupError, match=told):
         make()
 

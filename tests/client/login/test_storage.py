@@ -102,7 +102,7 @@ async def test_many_writers_leave_one_whole_value_and_nothing_else(tmp_path: Pat
     assert len(files(tmp_path)) == 1
 
 
-async def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="cannot be written"):
         await FileStorage(tmp_path / "file").save("key", b'""')

@@ -149,7 +149,7 @@ async def test_a_server_may_name_the_version_it_wants() -> None:
         assert len(refused) == 1
 
 
-async def test_a_server_of_no_known_version_is_told_apart() -> None:
+async def test_a_server_without_a_common_version_is_reported() -> None:
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         reply(writer, error(asked, -32022, "no", {"supported": ["2031-01-01"]}), "400 Bad Request")
 
@@ -216,7 +216,7 @@ async def test_a_version_can_be_pinned() -> None:
         ),
     ],
 )
-async def test_a_forgotten_session_is_opened_anew_and_the_request_sent_again(status: str, body: Any) -> None:
+async def test_an_expired_session_is_reopened_and_the_request_is_resent(status: str, body: Any) -> None:
     sessions = iter(["one", "two", "three"])
     known: set[str] = set()
 
@@ -239,7 +239,7 @@ async def test_a_forgotten_session_is_opened_anew_and_the_request_sent_again(sta
         assert fake.methods.count("initialize") == 2
 
 
-async def test_a_session_that_is_forgotten_at_once_is_no_loop() -> None:
+async def test_a_session_that_is_lost_immediately_again_does_not_cause_a_loop() -> None:
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> Awaitable[None] | None:
         if asked.message.get("method") == "tools/call":
             reply(writer, b"", "404 Not Found")
@@ -415,7 +415,7 @@ async def test_progress_is_news_but_not_for_ever() -> None:
         assert steps == [0, 1, 2, 3]
 
 
-async def test_progress_that_runs_backwards_or_belongs_to_others_is_not_told() -> None:
+async def test_progress_that_decreases_or_belongs_to_another_request_is_not_reported() -> None:
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         token = asked.message["id"]
         told = [(token, 1), (token, 1), (token, 0.5), ("other", 7), (token, 2), (token, "3")]
@@ -438,7 +438,7 @@ async def test_progress_that_runs_backwards_or_belongs_to_others_is_not_told() -
         assert steps == [1, 2]
 
 
-async def test_nobody_there_is_said_so() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async with faking(hang) as fake:
         url = fake.url
     async with nothing_left():
@@ -562,7 +562,7 @@ async def test_the_time_a_person_takes_to_answer_is_not_the_servers() -> None:
 # -- headers that repeat arguments ---------------------------------------------------------------------------------
 
 
-async def test_a_tool_that_changed_its_headers_is_listed_anew_and_called_again() -> None:
+async def test_a_tool_whose_headers_changed_is_listed_and_called_again() -> None:
     annotation = {"name": "Old"}
 
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -72,7 +72,7 @@ async def test_a_stream_that_its_server_forgot_is_opened_again_for_the_same_call
         assert len(server.streams) == 2
 
 
-async def test_a_server_that_hangs_is_given_up_at_the_deadline_and_told_so() -> None:
+async def test_a_call_to_a_hanging_server_times_out_and_the_server_is_notified() -> None:
     server = First(lambda asked, writer: reply(writer, b"", "202 Accepted"))
     async with nothing_left(), faking(server.answer) as fake, Client(fake.url) as client:
         with pytest.raises(ResponseTimeout, match=r"no response to tools/call within 0\.2 s"):
@@ -97,7 +97,7 @@ async def test_messages_go_to_the_origin_of_the_stream_alone(endpoint: str) -> N
                 pass
 
 
-async def test_what_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_message_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     noise = b': hi\n\ndata: {\n\ndata: []\n\nevent: endpoint\ndata: /elsewhere\n\ndata: {"jsonrpc":"2.0","id":77}\n\n'
     server = First(lambda asked, writer: server.say(asked, writer, noise, data(text(asked, "fine"))))
     with caplog.at_level(logging.WARNING):

@@ -226,7 +226,7 @@ async def test_lines_that_are_no_messages_are_passed_over_and_logged(caplog: pyt
     assert "an invalid MCP message" in caplog.text
 
 
-async def test_what_is_no_message_is_logged_ever_more_rarely_over_all_starts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_messages_are_logged_ever_less_often_across_restarts(caplog: pytest.LogCaptureFixture) -> None:
     banner = script("print('Welcome', flush=True)\n" + SERVE_MODERN + "sys.exit(1)\n")
     for _ in range(6):
         async with Client(banner) as client:

@@ -74,7 +74,7 @@ async def test_a_connection_that_was_lost_fails_its_calls_and_serves_the_next() 
         assert len(server.heads) == 2
 
 
-async def test_a_goodbye_is_told_with_its_reason() -> None:
+async def test_a_close_frame_is_reported_with_its_code_and_reason() -> None:
     def leave(peer: Peer, asked: dict[str, Any]) -> None:
         peer.protocol.send_close(1001, "closing time")
         peer.flush()
@@ -145,7 +145,7 @@ async def test_a_server_that_pings_and_reads_no_pongs_is_read_no_further() -> No
         server.close()
 
 
-async def test_text_that_is_no_message_is_passed_over_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_message_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     def mumble(peer: Peer, asked: dict[str, Any]) -> None:
         for noise in (b"", b"{", b"[]", b"null", b'{"jsonrpc":"2.0","id":9999,"result":{}}'):
             peer.protocol.send_text(noise)
@@ -200,7 +200,7 @@ async def test_a_server_that_opens_no_websocket_says_why(status: str, kind: type
         assert len(fake.asked) == 1
 
 
-async def test_nobody_there_is_said_so() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async with serving(echo) as server:
         url = server.url
     async with nothing_left():
@@ -282,7 +282,7 @@ async def test_an_encrypted_websocket_is_one_whose_certificate_is_vouched_for(ce
 
 
 @pytest.mark.parametrize("url", ["ws://", "ws://user:secret@example.com/ws", "ws://exa mple/"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_rejected(url: str) -> None:
     with pytest.raises(SetupError):
         Client(url)
 

@@ -195,7 +195,7 @@ def test_vs_code(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_what_vs_code_would_ask_for_and_nobody_gave_is_told(tmp_path: Path) -> None:
+def test_a_missing_vs_code_input_is_reported(tmp_path: Path) -> None:
     assert servers(read(tmp_path, VS_CODE, ".vscode/mcp.json"))["local"].problem.startswith(
         "servers.local.env.KEY: ${input:api-key} is an input (API key); here it is read from the environment: "
         "set PEGBOARD_INPUT_API_KEY in the environment of the gateway"
@@ -253,7 +253,7 @@ def test_codex(tmp_path: Path) -> None:
     assert {"abcdefgh", "key-value"} <= config.secrets
 
 
-def test_a_mistake_in_codex_is_told_where_codex_has_it(tmp_path: Path) -> None:
+def test_a_mistake_in_a_codex_file_is_reported_at_its_codex_location(tmp_path: Path) -> None:
     text = '[mcp_servers.a]\ncommand = "x"\ntool_timeout_sec = "long"\nenabled_tools = "read"\n'
     missing = '[mcp_servers.b]\nurl = "https://x.example"\nbearer_token_env_var = "NOT_SET"\n'
     text += missing
@@ -332,7 +332,7 @@ def test_gemini_is_known_by_its_keys_too(tmp_path: Path) -> None:
         ({"servers": {"fs": {"url": "unix:///run/x.sock"}}}, "servers.fs.url: is not a URL of a server over http: expected a URL that starts with http:// or https://"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_where_the_file_has_it(tmp_path: Path, tree: Any, told: str) -> None:
+def test_a_mistake_is_reported_at_its_location_in_the_file(tmp_path: Path, tree: Any, told: str) -> None:
     assert refused(tmp_path, tree) == f"- {told}"
 
 
@@ -385,7 +385,7 @@ def test_a_server_that_codex_requires_is_required_here_too(tmp_path: Path) -> No
     assert [server.required for box in config.toolboxes.values() for server in box.servers.values()] == [True]
 
 
-def test_what_a_file_misses_for_one_reason_is_told_once(tmp_path: Path) -> None:
+def test_several_omissions_with_one_cause_are_reported_once(tmp_path: Path) -> None:
     assert refused(tmp_path, {"toolbox": {"dev": {}}}) == (
         "- toolbox: is not a configuration key; did you mean 'toolboxes'?"
     )

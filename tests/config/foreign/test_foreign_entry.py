@@ -250,6 +250,6 @@ def test_the_keys_of_an_entry_take_precedence_over_the_options_of_a_client(tmp_p
 
 
 @pytest.mark.parametrize("target", [42, None, Path("server.py"), object()])
-def test_what_is_no_target_is_told_what_is_one(target: Any) -> None:
+def test_an_invalid_target_is_rejected_with_the_valid_kinds(target: Any) -> None:
     with pytest.raises(SetupError, match="is not a valid target; pass a board, a URL"):
         Client(target)

@@ -77,7 +77,7 @@ async def test_a_model_and_roots_are_asked_for(caller: str, server: str) -> None
         assert (await client.call("roots")).text == "file:///home"
 
 
-async def test_progress_is_told_before_and_after_a_question(caller: str, server: str) -> None:
+async def test_progress_is_reported_before_and_after_a_question(caller: str, server: str) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
     async with crossed(caller, server, Asker()) as (client, _):
         text = (await client.call("ask_and_tell", progress=lambda *step: steps.append(step))).text
@@ -86,7 +86,7 @@ async def test_progress_is_told_before_and_after_a_question(caller: str, server:
     assert steps[-1] == (2, 3, "after")
 
 
-async def test_progress_is_told_in_order(caller: str, server: str) -> None:
+async def test_progress_is_reported_in_order(caller: str, server: str) -> None:
     steps: list[Any] = []
     async with crossed(caller, server, Asker()) as (client, _):
         assert (await client.call("tell", progress=lambda *step: steps.append(step))).text == "told"

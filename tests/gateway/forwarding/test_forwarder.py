@@ -95,7 +95,7 @@ async def test_trace_context_and_unknown_metadata_go_down_and_what_belongs_to_a_
     assert sent["io.modelcontextprotocol/clientCapabilities"] == {"roots": {}}
 
 
-async def test_a_result_keeps_what_nobody_here_knows_and_loses_whose_it_is() -> None:
+async def test_a_result_keeps_unknown_fields_and_drops_the_server_identity() -> None:
     meta = {"example.org/x": {"a": None}, "io.modelcontextprotocol/serverInfo": {"name": "fake"}}
     answer = says(_meta=meta, future={"deep": [1, 2.5]}, isError=False)
     async with fake_server(answer) as (gateway, _):
@@ -147,7 +147,7 @@ async def test_a_failure_need_not_fit_the_output_schema() -> None:
      {"resultType": "input_required", "requestState": 7},
      {"resultType": "input_required", "inputRequests": {"a": {"method": 1}}}],
 )  # fmt: skip
-async def test_what_is_no_answer_is_told_as_the_servers_failure(odd: dict[str, Any]) -> None:
+async def test_an_invalid_answer_is_reported_as_a_failure_of_the_server(odd: dict[str, Any]) -> None:
     async with fake_server(says(**odd)) as (gateway, _):
         got = told_of(await gateway.call("it", capabilities={**ASKABLE, **TASKS}))
     assert got["isError"]
@@ -174,7 +174,7 @@ async def test_a_result_without_content_has_none() -> None:
         (-32042, -32603),
     ],
 )
-async def test_a_servers_error_passes_with_a_code_that_may_be_told(code: int, became: int) -> None:
+async def test_an_error_from_a_server_is_forwarded_with_an_allowed_code(code: int, became: int) -> None:
     async with fake_server(lambda one: error(one, code, "no such luck", {"why": 1})) as (gateway, _):
         with pytest.raises(Refusal) as refused:
             await gateway.call("it")
@@ -265,7 +265,7 @@ async def test_what_a_caller_cannot_be_asked_is_declined_for_it() -> None:
         assert alone[0] == {key: {"action": "decline"} for key in "ab"}
 
 
-async def test_a_server_that_asks_nothing_is_come_back_to() -> None:
+async def test_a_call_resumes_when_a_server_requires_input_without_a_question() -> None:
     def answer(one: Asked) -> Any:
         state = int(one.message["params"].get("requestState", "0"))
         return (
@@ -300,7 +300,7 @@ async def test_a_caller_that_fails_to_answer_fails_its_own_call_in_words_for_the
     assert (got["isError"], got["content"][0]["text"]) == (True, "The client could not answer")
 
 
-async def test_an_older_server_is_told_that_the_caller_could_not_answer() -> None:
+async def test_an_older_server_is_notified_that_the_caller_could_not_answer() -> None:
     async with crossing(Asker(), LEGACY) as gateway:
         got = told_of(await gateway.call("ask", channel=Failing(), version=LEGACY))
     assert got["isError"]
@@ -467,7 +467,7 @@ async def test_a_task_is_waited_for_where_its_caller_is_too_old_to_know_any() ->
         assert text(await gateway.call("index", version=LEGACY)) == "7"
 
 
-async def test_who_could_know_tasks_is_told_that_one_is_needed() -> None:
+async def test_a_client_that_could_support_tasks_is_informed_that_the_capability_is_required() -> None:
     async with crossing(task_board(), MODERN) as gateway:
         with pytest.raises(MissingCapability) as refused:
             await gateway.call("clean")

@@ -100,7 +100,7 @@ async def test_who_leaves_at_another_process_ends_the_request() -> None:
         await asyncio.wait({leg})
 
 
-async def test_errors_come_back_from_there() -> None:
+async def test_errors_are_returned_from_the_other_gateway() -> None:
     async with pair() as both:
         first = await both.one.call("ask_and_refuse")
         with pytest.raises(InvalidParams, match="not Ann") as refused:

@@ -300,7 +300,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
-async def test_a_line_within_a_request_is_no_message_for_a_server(
+async def test_a_line_embedded_in_a_request_does_not_reach_a_server_as_a_message(
     door: str, client: str, server: str, tmp_path: Path
 ) -> None:
     async with opened(door, client, server, tmp_path) as way:

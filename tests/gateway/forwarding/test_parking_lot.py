@@ -115,7 +115,7 @@ async def test_progress_goes_to_the_token_of_each_leg() -> None:
     assert told == [("one", 1), ("two", 2)]
 
 
-async def test_of_progress_while_nobody_attends_the_newest_is_told_on_the_next_leg() -> None:
+async def test_the_latest_progress_reported_while_a_call_is_parked_is_sent_on_the_next_leg() -> None:
     board = Asker()
     async with crossing(board, LEGACY) as gateway:
         one, two = Heard(), Heard()
@@ -130,7 +130,7 @@ async def test_of_progress_while_nobody_attends_the_newest_is_told_on_the_next_l
     assert told == [("two", 3)]
 
 
-async def test_a_server_that_dies_while_nobody_attends_is_told_of_on_the_next_leg() -> None:
+async def test_the_death_of_a_server_with_a_parked_call_is_reported_when_the_call_resumes() -> None:
     words = [
         sys.executable,
         "-m",
@@ -287,7 +287,7 @@ async def test_where_all_places_are_attended_a_call_is_refused_and_its_server_le
         assert text(await leg) == "went on"
 
 
-async def test_a_question_that_nobody_answers_in_time_is_answered_by_cancel() -> None:
+async def test_a_question_not_answered_in_time_is_answered_with_cancel() -> None:
     heard: list[str] = []
     board = Asker()
 

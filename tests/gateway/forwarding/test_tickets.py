@@ -79,7 +79,7 @@ def test_gateways_of_different_names_with_one_secret_open_nothing_of_each_other(
 
 @settings(deadline=None)
 @given(made_up=st.text(), request=REQUEST)
-def test_what_is_no_ticket_is_none(made_up: str, request: Any) -> None:
+def test_an_invalid_ticket_is_rejected(made_up: str, request: Any) -> None:
     other = Seal("requestState", KEYS, audience="one", secret=True).close(
         made_up.encode("utf-8", "replace"), bearer=request[3]
     )

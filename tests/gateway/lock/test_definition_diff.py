@@ -92,7 +92,7 @@ PROPERTIES = "inputSchema.properties"
         (changed("name", "read"), ['it was called "read_file", and is now called "read"']),
     ],
 )  # fmt: skip
-def test_a_change_is_told(new: dict[str, Any], words: list[str]) -> None:
+def test_a_changed_definition_is_described(new: dict[str, Any], words: list[str]) -> None:
     assert list(describe_differences(TOOL, new)) == words
 
 
@@ -116,7 +116,7 @@ def test_of_a_long_line_only_what_differs_is_shown() -> None:
     assert come == f"  + …{'a' * 39} new {'b' * 39}…"
 
 
-def test_the_same_in_another_order_is_no_change() -> None:
+def test_a_different_member_order_is_not_reported_as_a_change() -> None:
     assert describe_differences({"name": "a", "x": {"b": 1, "a": 2}}, {"x": {"a": 2, "b": 1}, "name": "a"}) == ()
 
 

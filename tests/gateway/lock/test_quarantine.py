@@ -73,7 +73,9 @@ async def test_a_tool_that_changed_or_came_is_neither_listed_nor_called(tmp_path
                 await client.call(name, {"path": "a"})
 
 
-async def test_a_change_is_served_and_told_under_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_changed_definition_is_served_and_logged_in_report_mode(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lock = tmp_path / "lock"
     await pin(files(), lock)
     with caplog.at_level(logging.WARNING, "pegboard.gateway"):

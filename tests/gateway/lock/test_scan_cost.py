@@ -89,6 +89,6 @@ def test_texts_that_differ_in_their_last_lines_are_compared_in_proportion_to_the
     assert told == ("description changed:", "  - a", "  - b", "  + c", "  + d")
 
 
-def test_a_change_is_told_in_bounded_words() -> None:
+def test_the_description_of_a_change_is_bounded_in_length() -> None:
     old, new = described("é" * 1_000_000), described("è" * 1_000_000)
     assert all(len(line) < 400 for line in describe_differences({**old, "k" * 10_000: 1}, {**new, "k" * 10_000: 2}))

@@ -120,7 +120,7 @@ async def test_an_argument_called_name_is_gathered_beside_the_tool_s_name() -> N
     assert said(reply) == '{"name":"Ada"}'
 
 
-async def test_repairs_of_the_tool_are_told_with_those_of_the_meta_tool() -> None:
+async def test_repairs_by_the_tool_are_reported_with_those_by_the_meta_tool() -> None:
     reply = await send(Workbench(), USE, {"tool_name": "dev__calc__add", "a": "2", "b": 3})
 
     assert isinstance(reply, Done)
@@ -236,7 +236,7 @@ async def test_headers_that_repeat_arguments_are_not_asked_of_who_knows_the_meta
     assert said(through) == "eu"
 
 
-async def test_progress_of_the_tool_reaches_whoever_uses_it() -> None:
+async def test_progress_of_the_tool_reaches_the_caller_of_the_meta_tool() -> None:
     host = Workbench()
 
     @host.board.tool("dev__files__copy")
@@ -293,7 +293,7 @@ async def test_an_unknown_name_is_explained_in_a_result(wanted: str, sentence: s
     assert said(await send(host, "get_tool_details", {"tool_name": wanted})) == f"isError: {sentence}"
 
 
-async def test_a_tool_that_the_endpoint_withholds_is_told_as_the_endpoint_tells_it() -> None:
+async def test_a_tool_withheld_by_the_endpoint_is_reported_with_the_message_of_the_endpoint() -> None:
     host = Workbench()
     host.board.tools.explain_unknown = lambda name, view: UnknownTool(f"Tool '{name}' is withheld: it changed")
 
@@ -335,7 +335,7 @@ async def test_a_call_that_names_no_tool_says_what_is_missing(arguments: dict[st
     assert said(await send(Workbench(), USE, arguments)) == f"isError: Invalid tool invocation parameters: {problem}"
 
 
-async def test_another_toolbox_beside_the_name_is_told() -> None:
+async def test_a_toolbox_that_contradicts_the_tool_name_is_reported() -> None:
     host = Workbench()
     wrong = await send(host, USE, {"toolbox_name": "ops", "tool_name": "dev__calc__add", "arguments": SUM})
     unknown = await send(host, USE, {"toolbox_name": "opps", "tool_name": "dev__calc__add", "arguments": SUM})
@@ -351,7 +351,7 @@ async def test_a_meta_tool_is_not_used_through_another(name: str) -> None:
     assert f"call '{name}' directly" in said(await send(Workbench(), USE, nested))
 
 
-async def test_a_name_that_nobody_answers_to_is_seen_by_what_surrounds_every_call() -> None:
+async def test_a_call_of_an_unknown_tool_name_passes_through_middleware() -> None:
     host, recorder = Workbench(), Recorder()
     host.board.use(recorder)
 
@@ -485,7 +485,7 @@ async def test_a_toolbox_none_of_whose_servers_answers_cannot_be_opened() -> Non
     )
 
 
-async def test_a_tool_of_a_server_that_nobody_asked_yet_is_connected_for() -> None:
+async def test_a_call_of_a_tool_on_an_idle_server_connects_that_server() -> None:
     idle = structs.replace(TOOLBOXES[0], servers=(ServerStatus("calc", "idle"), ServerStatus("files")))
     host = Workbench(toolboxes=(idle,))
     directory, host.directory = host.directory, type(host.directory)()

@@ -116,7 +116,7 @@ async def test_tools_go_by_the_same_names_in_every_mode() -> None:
         assert opened == listed
 
 
-def test_nobody_waits_for_servers_whose_tools_are_not_listed() -> None:
+def test_only_modes_that_list_server_tools_wait_for_servers() -> None:
     shows = {mode: Workbench(mode).meta.shows_tools for mode in get_args(Mode)}
 
     assert shows == {"all": True, "dynamic": False, "proxy": False, "auto": True}

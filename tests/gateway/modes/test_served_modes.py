@@ -116,7 +116,7 @@ async def test_a_lost_server_whose_tools_are_found_is_unavailable_and_not_unsear
         assert "not_searched" not in found
 
 
-async def test_what_is_opened_and_found_is_called_by_the_name_it_is_told_with() -> None:
+async def test_opened_and_found_tools_are_listed_under_the_name_they_are_called_by() -> None:
     async with Client(gateway()) as client:
         opened = msgspec.json.decode((await client.call(OPEN, {"toolbox_name": "dev"})).text)
         found = msgspec.json.decode((await client.call(SEARCH, {"query": "sum of numbers"})).text)
@@ -143,7 +143,7 @@ async def test_arguments_are_repaired_and_middleware_sees_the_tool_that_is_used(
 
 
 @pytest.mark.parametrize("version", [None, LEGACY])
-async def test_a_downstream_s_question_reaches_whoever_used_its_tool(version: str | None) -> None:
+async def test_a_question_from_a_downstream_server_reaches_the_caller_of_its_tool(version: str | None) -> None:
     asked = {"tool_name": "live__ops__roll_out", "arguments": {"service": "api"}}
 
     def sure(_asked: Any) -> dict[str, bool]:
@@ -186,7 +186,7 @@ async def test_a_list_looks_up_what_its_session_opened_only_where_that_matters(
     assert bool(looked) is looks
 
 
-async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> None:
+async def test_only_the_session_whose_list_changed_is_notified() -> None:
     served = gateway("dynamic")
     async with legacy(served) as client:
         await client.call(LIST)
@@ -200,7 +200,7 @@ async def test_a_session_is_told_that_its_list_has_changed_and_no_other_is() -> 
     assert served._main.board.changes.last == last
 
 
-async def test_a_session_is_told_of_what_changes_in_a_toolbox_that_it_opened() -> None:
+async def test_a_session_is_notified_of_changes_in_a_toolbox_it_opened() -> None:
     made = boards()
     served = gateway("dynamic", made=made)
     async with legacy(served) as client:
@@ -239,7 +239,7 @@ async def test_the_example_of_the_instructions_works_as_it_stands() -> None:
     assert not result.is_error
 
 
-async def test_in_proxy_mode_nobody_is_told_of_another_list() -> None:
+async def test_proxy_mode_sends_no_list_change_notifications() -> None:
     made = boards()
     served = gateway(made=made)
     async with Client(served) as client:
@@ -270,7 +270,7 @@ async def test_in_proxy_mode_nobody_is_told_of_another_list() -> None:
         ("dev__calc__x", "Error: Tool 'x' not found in server 'calc' (toolbox 'dev')"),
     ],
 )
-async def test_a_name_that_nobody_answers_to_is_told_as_such(wanted: str, sentence: str) -> None:
+async def test_an_unknown_tool_name_is_reported_with_the_unknown_part(wanted: str, sentence: str) -> None:
     async with Client(gateway()) as client:
         result = await client.call(USE, {"tool_name": wanted})
 

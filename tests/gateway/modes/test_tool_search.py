@@ -258,7 +258,7 @@ def test_words_are_split_at_case_underscores_and_signs() -> None:
     assert split_words("readFile_v2.HTTPServer-ok") == ["read", "file", "v2", "http", "server", "ok"]
 
 
-def test_arguments_are_told_by_name_and_description() -> None:
+def test_arguments_are_described_by_name_and_description() -> None:
     schema = {"type": "object", "properties": {"path": {"description": "Where"}, "odd": True, "n": {"type": "integer"}}}
 
     assert arguments_text(schema).split() == ["path", "Where", "odd", "n"]
@@ -291,7 +291,7 @@ def test_what_is_remembered_of_queries_is_bounded() -> None:
     assert sum(len(found) for found in tools._kept.values()) <= MAX_CACHED_ROWS
 
 
-def test_a_python_without_fts5_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_fts5_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Poor(sqlite3.Connection):
         def executescript(self, script: str, /) -> sqlite3.Cursor:
             raise sqlite3.OperationalError("no such module: fts5")

@@ -71,7 +71,7 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def test_changes_of_lists_and_of_what_is_followed_are_told_and_no_others() -> None:
+async def test_only_changes_of_lists_and_subscribed_resources_are_reported() -> None:
     server, follower = Server(), Follower()
     follower.listening.follow(frozenset({"memo://1"}))
     async with nothing_left():
@@ -132,7 +132,7 @@ async def test_one_resource_that_cannot_be_followed_does_not_cost_the_rest() -> 
     await stop(task)
 
 
-async def test_the_end_of_a_subscription_is_told_and_what_was_missed_meanwhile() -> None:
+async def test_the_end_of_a_subscription_and_the_changes_missed_meanwhile_are_reported() -> None:
     server, follower = Server(), Follower()
     follower.listening.follow(frozenset({"memo://1"}))
     connection: ServerConnection = server.connection()

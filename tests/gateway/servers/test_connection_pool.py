@@ -57,7 +57,7 @@ async def test_the_one_that_was_not_used_for_longest_makes_room(monkeypatch: pyt
         await pool.close()
 
 
-async def test_lanes_of_callers_are_closed_when_nobody_has_used_them_for_a_while_and_ours_is_not() -> None:
+async def test_idle_connections_of_callers_are_closed_and_the_gateways_own_is_kept() -> None:
     made = Made()
     async with nothing_left():
         pool = ConnectionPool("x", made, idle_seconds=0.05)

@@ -74,7 +74,7 @@ async def test_a_server_behind_a_url_is_called_in_either_era(version: str) -> No
         assert far.spawns == 0
 
 
-async def test_a_board_of_this_process_is_told_who_calls() -> None:
+async def test_a_board_in_this_process_receives_the_identity_of_the_caller() -> None:
     board = Board("near")
 
     @board.tool
@@ -86,7 +86,7 @@ async def test_a_board_of_this_process_is_told_who_calls() -> None:
         assert await call(near, "who", caller=ANN) == "ann {'elicitation': {'form': {}}}"
 
 
-async def test_a_modern_server_is_told_what_each_caller_can_do_and_not_who_it_is() -> None:
+async def test_a_modern_server_receives_the_capabilities_of_each_caller_but_not_its_identity() -> None:
     board = Board("far")
     seen: list[Any] = []
 
@@ -167,7 +167,7 @@ async def test_a_child_learns_how_to_reach_the_network_but_no_secret_by_name(
     assert not {"UV_PUBLISH_TOKEN", "NPM_CONFIG__AUTH", "UV_INDEX_MINE_PASSWORD", "KEPT_BACK"} & env.keys()
 
 
-async def test_a_legacy_server_is_told_all_that_a_gateway_can_carry() -> None:
+async def test_a_legacy_server_receives_all_capabilities_a_gateway_can_forward() -> None:
     async with behind(bad()) as server:
         [told] = json.loads(await call(server, "seen"))["told"]
     assert told["clientInfo"]["name"] == "pegboard"
@@ -205,7 +205,7 @@ async def test_the_question_of_a_single_call_goes_to_its_caller() -> None:
     assert [question.method for question in ann.asked] == ["elicitation/create"]
 
 
-async def test_a_question_that_may_be_anothers_is_put_to_nobody_and_then_calls_go_one_by_one() -> None:
+async def test_an_ambiguous_question_is_cancelled_and_later_calls_are_serialized() -> None:
     ann, bob = Person({"action": "accept"}), Person({"action": "accept"})
     async with behind(bad()) as server:
         waiting = asyncio.create_task(call(server, "never", channel=bob, caller=BOB, timeout=20))
@@ -411,7 +411,7 @@ async def test_a_server_that_never_starts_is_given_a_minute_and_no_more(monkeypa
         assert "with a connectTimeout of 0.2 s" in server.problem
 
 
-async def test_a_long_attempt_to_start_is_no_time_that_a_server_was_well(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_start_attempt_does_not_count_as_stable_uptime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.01)
     counted: list[int] = []
     pause = supervisor.Supervisor._pause
@@ -514,7 +514,7 @@ async def test_a_killed_server_serves_the_next_call_at_once() -> None:
         assert server.spawns == 2
 
 
-async def test_a_server_that_hangs_is_found_out_and_started_anew() -> None:
+async def test_a_hanging_server_is_detected_and_restarted() -> None:
     async with behind(bad(timeout=0.2, connect_timeout=2.0)) as server:
         with pytest.raises(ResponseTimeout):
             await call(server, "sulk")
@@ -533,7 +533,7 @@ async def test_a_server_that_is_down_fails_at_once_and_not_once_a_process() -> N
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-async def test_many_changes_at_once_are_listed_once_and_told_only_if_they_are_some() -> None:
+async def test_simultaneous_changes_cause_one_listing_and_are_reported_only_if_the_list_differs() -> None:
     async with behind(bad()) as server:
         assert len(server.digests) == 1
         await call(server, "grow", {"name": "new", "times": 50})
@@ -547,7 +547,7 @@ async def test_many_changes_at_once_are_listed_once_and_told_only_if_they_are_so
 
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
-async def test_what_is_followed_is_told_and_nothing_else(version: str) -> None:
+async def test_only_subscribed_resources_are_reported(version: str) -> None:
     async with serving_battery() as url, behind(ServerConfig(name="far", kind="http", url=url, version=version)) as far:
         far.follow(frozenset({"memo://today"}))
         await heard(far, "memo://today")
@@ -560,7 +560,7 @@ async def test_what_is_followed_is_told_and_nothing_else(version: str) -> None:
         far.follow(frozenset())
 
 
-async def test_what_is_followed_is_told_again_after_a_restart() -> None:
+async def test_subscribed_resources_are_reported_again_after_a_restart() -> None:
     others = children()
     async with behind(battery()) as server:
         server.follow(frozenset({"memo://today"}))

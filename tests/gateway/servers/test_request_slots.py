@@ -30,7 +30,7 @@ async def test_who_comes_first_is_served_first() -> None:
     assert slots.taken == 0
 
 
-async def test_whoever_finds_too_many_waiting_is_sent_away_at_once() -> None:
+async def test_a_request_that_finds_the_queue_full_is_rejected_immediately() -> None:
     slots = RequestSlots("x", 1, waiting=1)
     await slots.take(5)
     waiting = asyncio.create_task(slots.take(5))
@@ -70,7 +70,9 @@ async def test_a_slot_that_is_lent_serves_another_and_is_taken_back_without_a_wa
 
 
 @given(st.integers(1, 4), st.integers(1, 30), st.randoms(use_true_random=False))
-async def test_slots_balance_whoever_gives_up(size: int, riders: int, dice: random.Random) -> None:
+async def test_taken_and_freed_slots_balance_even_when_waiters_cancel(
+    size: int, riders: int, dice: random.Random
+) -> None:
     slots = RequestSlots("x", size, waiting=10)
     most = 0
 

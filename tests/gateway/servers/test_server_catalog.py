@@ -86,7 +86,7 @@ async def test_capabilities_that_are_none_are_none(capabilities: Any) -> None:
     assert (await server.listed()).tools == ()
 
 
-async def test_a_cursor_that_does_not_hold_any_more_is_begun_anew_once() -> None:
+async def test_listing_restarts_only_once_after_an_invalid_cursor() -> None:
     server = Server({"tools": {}}, tools=[{"tools": [tool("a")], "nextCursor": "9"}])
     with pytest.raises(InvalidParams):
         await server.listed()

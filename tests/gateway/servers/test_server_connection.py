@@ -36,7 +36,7 @@ async def running_call(
     return await connection.send(request(channel, owner, Deadline(5, 5)))
 
 
-async def test_it_is_opened_once_for_all_and_who_gives_up_takes_it_from_nobody() -> None:
+async def test_a_connection_is_opened_once_for_all_waiters_and_a_cancelled_waiter_does_not_affect_the_others() -> None:
     link = FakeLink()
     gate = asyncio.Event()
     link.opening = gate.wait  # type: ignore[assignment]  # it waits, and that is all
@@ -69,14 +69,14 @@ async def test_whatever_fails_is_unreachable_and_a_moment_later_fails_at_once(pr
     assert link.is_open
 
 
-async def test_a_link_that_does_not_open_in_time_is_no_answer() -> None:
+async def test_a_link_that_does_not_open_in_time_raises_a_timeout() -> None:
     link = FakeLink()
     link.opening = asyncio.Event().wait  # type: ignore[assignment]  # for ever
     with pytest.raises(ResponseTimeout, match=r"within 0\.04 s"):
         await link.connection(connect_timeout=0.02).open()
 
 
-async def test_who_waits_for_a_lane_that_is_closed_is_told_so() -> None:
+async def test_closing_a_connection_raises_unreachable_for_its_waiters() -> None:
     link = FakeLink()
     link.opening = asyncio.Event().wait  # type: ignore[assignment]  # for ever
     connection = link.connection()
@@ -140,7 +140,7 @@ async def test_of_several_calls_of_one_caller_the_newest_that_is_not_asked_carri
     await end(*asking, *calls)
 
 
-async def test_what_is_asked_for_nobody_is_answered_from_what_is_known() -> None:
+async def test_unattributed_questions_are_answered_from_known_values() -> None:
     link = FakeLink("stdio")
     connection = link.connection(roots=("file:///a",))
     assert link.unattributed is not None
@@ -200,7 +200,7 @@ async def test_a_call_that_is_asked_twice_at_once_lends_its_slot_once() -> None:
     assert (slots.taken, one.asked) == (1, 0)
 
 
-async def test_who_has_no_more_time_is_told_that_it_still_starts_and_the_start_goes_on() -> None:
+async def test_a_caller_that_times_out_learns_that_the_server_is_still_starting_and_the_start_continues() -> None:
     link = FakeLink()
     gate = asyncio.Event()
     link.opening = gate.wait  # type: ignore[assignment]  # it waits, and that is all

@@ -173,7 +173,7 @@ async def test_a_listener_that_fails_is_logged_and_the_server_kept(caplog: pytes
     assert "failed to handle a change" in caplog.text
 
 
-async def test_what_is_wrongly_configured_is_shown_and_stops_nobody() -> None:
+async def test_a_misconfigured_server_is_reported_as_failed_without_raising() -> None:
     for wrong in ({"url": "ftp://x"}, {"version": "1999-01-01"}, {"headers": {"bad name": "x"}}):
         async with faking(Server()) as fake, behind(far(fake, **wrong)) as downstream:
             assert downstream.state == "failed"

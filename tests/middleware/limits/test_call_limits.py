@@ -31,7 +31,7 @@ class Work:
         return "done"
 
 
-async def test_one_more_than_the_limit_is_refused_when_nobody_may_wait() -> None:
+async def test_a_call_beyond_the_limit_is_rejected_when_waiting_is_not_allowed() -> None:
     limit, work = ConcurrencyLimit(2), Work()
     held = [asyncio.ensure_future(run_alone(limit, answer=work)) for _ in range(2)]
     await until(lambda: work.running == 2)
@@ -136,7 +136,7 @@ def slow_board(ended: list[str]) -> Board:
     return board
 
 
-async def test_a_call_over_its_time_is_stopped_and_told_the_bound(road: str) -> None:
+async def test_a_call_that_exceeds_its_timeout_is_cancelled_and_reports_the_timeout(road: str) -> None:
     ended: list[str] = []
     # Over a wire it has to get there first.
     bound = 0.5 if road == "gateway over http" else 0.01
@@ -165,7 +165,7 @@ async def test_the_time_of_a_tool_goes_before_its_category_before_all(timeout: T
     assert "0.01 s" in (await call(board, "slow")).text
 
 
-async def test_none_is_no_limit() -> None:
+async def test_a_timeout_of_none_disables_the_limit() -> None:
     run = await run_alone(Timeout(0.000_001, tools={"stub": None}), answer=lambda _: asyncio.sleep(0.01, "done"))
     assert run.text == "done"
 

@@ -112,7 +112,7 @@ async def test_a_process_keeps_a_bounded_number_of_accounts_and_forgets_those_th
 
 
 @pytest.mark.requirement("modern/tools/rate-limited", "legacy/tools/rate-limited")
-async def test_a_call_over_the_limit_is_refused_with_the_time_to_come_back() -> None:
+async def test_a_call_over_the_limit_is_rejected_with_a_retry_after_time() -> None:
     board, ran = Board(), []
 
     @board.tool
@@ -134,7 +134,7 @@ async def test_a_call_over_the_limit_is_refused_with_the_time_to_come_back() -> 
         assert not (await client.call("search", {"query": "in time"})).is_error
 
 
-async def test_whoever_comes_back_when_told_is_not_refused_again() -> None:
+async def test_a_caller_that_retries_after_the_stated_time_is_not_rejected_again() -> None:
     clock = FakeClock()
     limit = RateLimit(7, 1.0, store=MemoryRates(clock=clock.microseconds))
     for _ in range(50):
@@ -166,7 +166,7 @@ async def test_by_says_whose_calls_are_counted_together(by: object, apart: dict[
     assert limit.refused == 2
 
 
-async def test_names_that_nobody_knows_are_one_account() -> None:
+async def test_unknown_tool_names_share_one_rate_limit() -> None:
     board = Board()
     limit = RateLimit(1, "hour", by="tool")
     board.use(limit)

@@ -163,7 +163,7 @@ async def test_json_is_one_object_a_line() -> None:
 
 
 @pytest.mark.parametrize("style", ["line", "json"])
-async def test_nobody_can_forge_a_line(style: str) -> None:
+async def test_log_lines_cannot_be_forged(style: str) -> None:
     stream = io.StringIO()
     logger = make_logger(stream, logging.DEBUG)
     evil = "a\r\nb\x85c\u2028d\x1b[31m\x00%s%d"

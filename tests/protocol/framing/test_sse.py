@@ -28,7 +28,7 @@ def read(*chunks: bytes, limit: int = 1000) -> list[Event]:
 
 @settings(deadline=None)
 @given(EVENTS, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_events_come_back_in_any_split_and_with_any_line_ends(
+def test_events_are_decoded_with_any_chunking_and_any_line_endings(
     events: list[tuple[str, str | None, str | None]], cuts: list[int], newline: bytes
 ) -> None:
     stream = b"".join(
@@ -115,7 +115,7 @@ def test_reading_costs_in_proportion_to_what_is_fed(piece: bytes, size: int) -> 
     assert grows_linearly(feed, 500 if size == 2 else 2_000)
 
 
-def test_a_wait_that_nobody_has_is_ignored() -> None:
+def test_an_excessive_retry_time_is_ignored() -> None:
     assert read(b"retry: " + b"9" * 900 + b"\ndata: a\n\n") == [Event("a")]
 
 

@@ -47,7 +47,7 @@ def test_a_message_too_short_for_a_header_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     "other", ["duplex-1", "", GUID.replace("-", ""), "{" + GUID + "}", "urn:uuid:" + GUID, GUID + "\n"]
 )
-def test_an_id_that_is_no_guid_stands_as_zeros(other: str) -> None:
+def test_a_non_guid_id_is_encoded_as_zeros(other: str) -> None:
     assert stream_frames.key(other) == bytes(16)
     assert stream_frames.key(GUID.upper()) == stream_frames.key(GUID)
 

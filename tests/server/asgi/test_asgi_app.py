@@ -310,7 +310,7 @@ async def test_a_server_that_takes_too_long_is_taken_as_gone() -> None:
 
 
 @pytest.mark.parametrize("started", [False, True])
-async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool) -> None:
+async def test_a_disconnect_callback_is_called_once(started: bool) -> None:
     told: list[str] = []
     gate = asyncio.Event()
 
@@ -374,7 +374,7 @@ async def test_a_cancelled_server_task_takes_the_call_with_it() -> None:
     assert ended == ["gone", "cancelled"]
 
 
-async def test_it_lives_alone_without_being_told_how() -> None:
+async def test_the_app_runs_its_own_lifespan_without_configuration() -> None:
     events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     sent: list[Any] = []
 

@@ -114,7 +114,7 @@ async def test_every_door_is_beside_the_endpoint(name: str) -> None:
         )
 
 
-async def test_behind_a_proxy_that_cuts_a_prefix_off_clients_are_told_with_it() -> None:
+async def test_clients_receive_urls_with_the_prefix_that_a_proxy_strips() -> None:
     async with visiting(routed(FastAPI), root_path="/behind") as client:
         await check_all(client, "", "/mcp", "/behind")
 
@@ -227,7 +227,7 @@ async def test_strangers_are_turned_away_at_every_door(path: str) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: board().asgi(**OPEN), lambda: routed(FastAPI)], ids=["alone", "a route"])
-async def test_a_plain_request_to_the_websocket_is_told_what_it_is(make: Callable[[], Any]) -> None:
+async def test_a_plain_request_to_the_websocket_is_rejected_with_an_upgrade_header(make: Callable[[], Any]) -> None:
     async with visiting(make()) as client:
         answer = await client.get("/ws")
         assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")

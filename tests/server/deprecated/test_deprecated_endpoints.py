@@ -128,7 +128,7 @@ async def test_a_page_that_is_allowed_may_ask_first_and_read_the_answer(path: st
     ("path", "allow"), [("/rpc", "POST, OPTIONS"), ("/sse", "GET, POST, OPTIONS"), ("/messages", "POST, OPTIONS")]
 )
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD"])
-async def test_other_verbs_are_told_which_are_taken(path: str, allow: str, method: str) -> None:
+async def test_other_http_methods_are_rejected_with_the_allowed_ones(path: str, allow: str, method: str) -> None:
     response = await Door(legacy_endpoints=DEPRECATED_ENDPOINTS).send(method=method, path=path).response()
     assert (response.status, response.headers["allow"]) == (405, allow)
 
@@ -150,7 +150,7 @@ async def test_a_body_that_is_not_called_json_is_not_read(path: str, content_typ
         ("POST", "/rpc", "text/html"),
     ],
 )
-async def test_a_client_that_does_not_take_the_form_of_answer_is_told_which(
+async def test_an_unacceptable_response_type_is_rejected_with_the_required_one(
     method: str, path: str, accept: str
 ) -> None:
     response = await visit(Door(legacy_endpoints=DEPRECATED_ENDPOINTS), method, path, accept=accept).response()

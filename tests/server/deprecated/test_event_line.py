@@ -38,7 +38,7 @@ def test_what_comes_after_the_end_is_dropped() -> None:
     assert not line.open
 
 
-def test_a_client_that_is_gone_is_told_no_more_and_its_stream_is_not_ended() -> None:
+def test_a_disconnected_client_receives_nothing_more_and_its_stream_is_not_ended() -> None:
     sink, line = begin()
     line.leave()
     line.write(b"1")
@@ -62,7 +62,7 @@ async def test_a_line_is_full_until_its_reader_has_caught_up() -> None:
     assert not line.full
 
 
-async def test_who_waits_for_a_reader_that_leaves_is_told_by_no_exception() -> None:
+async def test_draining_raises_no_exception_when_the_reader_disconnects() -> None:
     sink, line = begin()
     sink.clog()
     line.write(b"1")

@@ -85,7 +85,7 @@ def changing(**limits: Any) -> tuple[Board, Door]:
 # -- the stream and the handshake --------------------------------------------------------------------------------------
 
 
-async def test_the_first_event_names_a_place_to_post_to_that_nobody_can_guess() -> None:
+async def test_the_first_event_names_an_unguessable_url_to_post_to() -> None:
     door = make_door()
     clients = [Old(door) for _ in range(2)]
     assert clients[0].sink.status == 200
@@ -146,7 +146,7 @@ async def test_what_a_post_states_does_not_change_what_was_agreed() -> None:
     assert door.probe.calls[-1].caller.version == "2024-11-05"
 
 
-async def test_a_modern_request_is_told_which_revisions_are_spoken_here() -> None:
+async def test_a_modern_request_is_rejected_with_the_supported_revisions() -> None:
     client = Old(make_door())
     answer = await client.ask("tools/list", {"_meta": envelope()})
     assert answer["error"]["code"] == -32022
@@ -344,7 +344,7 @@ async def test_list_changes_come_on_the_stream_once_the_client_is_ready() -> Non
     assert not waiting.messages()
 
 
-async def test_a_client_that_is_ready_twice_is_told_once() -> None:
+async def test_a_client_that_sends_initialized_twice_is_notified_once() -> None:
     board, door = changing()
     client = Old(door)
     await client.greet()
@@ -354,7 +354,7 @@ async def test_a_client_that_is_ready_twice_is_told_once() -> None:
     assert (len(client.messages()), len(door.endpoint.followers)) == (2, 1)
 
 
-async def test_only_subscribed_resources_are_told_of() -> None:
+async def test_only_subscribed_resources_are_reported() -> None:
     board, door = changing()
     client = Old(door)
     await client.greet()
@@ -365,7 +365,7 @@ async def test_only_subscribed_resources_are_told_of() -> None:
     assert client.messages()[-1]["params"]["uri"] == "a://1"
 
 
-async def test_a_resource_that_is_unsubscribed_from_is_not_told_of() -> None:
+async def test_a_client_is_not_notified_of_a_resource_it_unsubscribed_from() -> None:
     board, door = changing()
     client = Old(door)
     await client.greet()
@@ -387,7 +387,7 @@ async def test_a_client_that_came_back_hears_of_changes_too() -> None:
     await until(lambda: client.messages()[-1].get("method") == "notifications/tools/list_changed")
 
 
-async def test_a_slow_follower_is_told_once_it_reads() -> None:
+async def test_a_slow_subscriber_is_notified_once_it_reads() -> None:
     board, door = changing()
     client = Old(door)
     await client.greet()
@@ -579,7 +579,7 @@ async def test_a_call_under_way_is_answered_before_the_stream_ends() -> None:
     assert client.messages()[-1]["result"]["content"][0]["text"] == "done"
 
 
-async def test_a_call_that_does_not_end_is_told_that_the_server_does() -> None:
+async def test_an_unfinished_call_gets_an_error_when_the_server_shuts_down() -> None:
     door = make_door()
     client = Old(door)
     await client.start("slow", 1)

@@ -142,7 +142,7 @@ async def test_a_modern_tool_asks_by_its_answer() -> None:
     assert response.json["result"]["resultType"] == "input_required"
 
 
-async def test_a_legacy_client_cannot_be_asked_and_the_tool_is_told() -> None:
+async def test_a_question_to_a_legacy_client_fails_and_the_tool_is_notified() -> None:
     async def handler(call: Call) -> Reply:
         try:
             await call.channel.ask({"r": Question("roots/list", {})})
@@ -213,7 +213,7 @@ async def test_notifications_alone_are_answered_by_204_and_nothing(body: bytes) 
         (json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}).encode(), -32600),
     ],
 )
-async def test_what_is_no_request_is_400(body: bytes, code: int) -> None:
+async def test_an_invalid_request_is_rejected_with_400(body: bytes, code: int) -> None:
     rpc = Rpc()
     response = await rpc.send(body).response()
     assert (response.status, response.code) == (400, code)
@@ -238,7 +238,7 @@ async def test_a_failure_of_ours_is_500_and_its_text_stays_here(caplog: pytest.L
     assert "a secret" in caplog.text
 
 
-async def test_a_full_house_is_503_and_says_when_to_come_back() -> None:
+async def test_an_overloaded_server_responds_503_with_retry_after() -> None:
     rpc = Rpc(limits=Limits(calls=1))
     first = rpc.send(request("tools/call", {"name": "slow"}))
     await rpc.probe.started.wait()
@@ -331,7 +331,7 @@ async def test_who_leaves_has_cancelled_its_calls(form: str) -> None:
     assert not rpc.door.endpoint.calls
 
 
-async def test_a_notice_cancels_nobody_s_call() -> None:
+async def test_a_cancelled_notification_does_not_cancel_a_call() -> None:
     rpc = Rpc()
     visit = rpc.send(request("tools/call", {"name": "slow"}, 1))
     await rpc.probe.started.wait()
@@ -349,7 +349,7 @@ async def test_two_clients_may_use_the_same_id_at_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["single", "array"])
-async def test_calls_that_do_not_end_are_told_that_the_server_does(how: str) -> None:
+async def test_unfinished_calls_receive_an_error_when_the_server_shuts_down(how: str) -> None:
     rpc = Rpc()
     one = request("tools/call", {"name": "slow"})
     visit = rpc.send(one if how == "single" else batch(one, request("tools/call", {"name": "echo"}, 2)))

@@ -167,7 +167,7 @@ async def test_a_reader_who_never_reads_stops_his_own_call_alone() -> None:
     assert (await told(slow))[-1] == DONE
 
 
-async def test_calls_that_do_not_end_are_told_that_the_server_does() -> None:
+async def test_unfinished_calls_receive_an_error_when_the_server_shuts_down() -> None:
     shot = OneShot()
     visit = shot.call("slow")
     await shot.probe.started.wait()

@@ -112,7 +112,7 @@ async def test_a_call_that_fails_or_is_cancelled_gives_its_room_back() -> None:
     assert calls.running == {}
 
 
-async def test_silent_calls_are_told_to_be_alive_after_their_time_and_streams_after_theirs() -> None:
+async def test_silent_calls_and_streams_are_kept_alive_after_their_respective_intervals() -> None:
     clock, reaped = Clock(), list[float]()
     calls = make_calls(clock, reaped)
     plain, stream, subscriber, go = Exchange(), Exchange(streaming=True), Exchange(), asyncio.Event()

@@ -162,7 +162,7 @@ async def test_followers_are_no_calls_and_are_bounded_by_themselves() -> None:
     assert len(followed.door.endpoint.followers) == 2
 
 
-async def test_a_listen_ends_gracefully_with_its_result_and_nobody_waits_for_it() -> None:
+async def test_a_listen_request_ends_with_its_result_and_does_not_delay_shutdown() -> None:
     followed = Followed()
     visit = followed.listen(7, toolsListChanged=True)
     await visit.settled()
@@ -421,7 +421,7 @@ def test_the_id_of_a_listen_is_in_flight_until_it_is_cancelled(child: StdioChild
 
 
 @pytest.mark.parametrize("how", ["hang up", "signal"])
-def test_the_end_is_told_by_the_result_of_each_listen(child: StdioChild, how: str) -> None:
+def test_shutdown_ends_each_listen_request_with_its_result(child: StdioChild, how: str) -> None:
     for request_id in (101, 102):
         listen(child, request_id, toolsListChanged=True)
     if how == "signal":
@@ -515,7 +515,7 @@ async def test_a_get_hears_of_every_list_and_of_the_resources_subscribed_to(vers
     assert methods(visit)[-1] == TOOLS
 
 
-async def test_a_client_that_can_come_back_is_told_how_at_once() -> None:
+async def test_a_client_that_can_resume_receives_an_event_id_immediately() -> None:
     heard = await open_session()
     visit = await heard.get()
     # A comment comes first, in every revision: whoever waits for a byte has one.
@@ -556,7 +556,7 @@ async def test_a_client_that_comes_back_without_its_place_goes_on_where_its_sess
 
 
 @pytest.mark.parametrize("last", ["g-", "g-x", "g-999999", "g--1", "g-1e3"])
-async def test_a_place_that_nobody_knows_is_told_that_anything_may_have_changed(last: str) -> None:
+async def test_resuming_from_an_unknown_event_id_reports_that_anything_may_have_changed(last: str) -> None:
     heard = await open_session()
     assert set(methods(await heard.get(last))) == {TOOLS, PROMPTS, RESOURCES}
 

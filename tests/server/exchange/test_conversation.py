@@ -75,14 +75,14 @@ def test_progress_comes_before_the_answer_and_under_its_token(shared: Speaker) -
     assert answer["id"] == request_id
 
 
-def test_nothing_is_told_to_a_caller_that_did_not_ask(shared: Speaker) -> None:
+def test_progress_is_not_sent_to_a_caller_that_did_not_request_it(shared: Speaker) -> None:
     before = len(shared.messages)
     shared.answer(shared.start_call("steps", upto=3))
     assert len(shared.messages) == before + 1
 
 
 @pytest.mark.requirement("modern/base/result-id", "modern/stdio/lines")
-def test_ids_come_back_as_they_were_sent(shared: Speaker) -> None:
+def test_request_ids_are_returned_unchanged(shared: Speaker) -> None:
     for request_id in ("a string", "7", 7, 0, -3, "", 2**60, 'quoted "id"\n', "日本"):
         answer = shared.answer(shared.start_call("add", a=1, b=1, as_id=request_id))
         assert answer["id"] == request_id
@@ -108,7 +108,7 @@ def test_a_legacy_client_shakes_hands_lists_calls_and_pings(shared: Speaker, ver
 
 
 @pytest.mark.requirement("legacy/lifecycle/initialize-first")
-def test_a_legacy_request_before_the_handshake_is_told_what_to_do() -> None:
+def test_a_legacy_request_before_the_handshake_is_rejected_and_asks_for_initialize() -> None:
     with StdioChild() as child:
         for method, params in (("tools/list", None), ("tools/call", {"name": "add"}), ("server/discover", None)):
             error = child.request(method, params)["error"]

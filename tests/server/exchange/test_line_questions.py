@@ -183,7 +183,7 @@ async def test_there_is_an_end_to_the_calls_that_wait() -> None:
     await until(lambda: peer.source.reading)
 
 
-async def test_a_response_to_nobody_is_ignored() -> None:
+async def test_a_response_to_an_unknown_request_is_ignored() -> None:
     peer = Peer()
     peer.answer("x", result={})
     peer.initialize()

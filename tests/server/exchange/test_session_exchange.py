@@ -289,7 +289,7 @@ async def test_a_stream_whose_log_is_gone_ends_its_call() -> None:
     assert (heard(visit), visit.sink.ended) == ([1], True)
 
 
-async def test_where_the_store_fails_the_answer_is_still_given_but_cannot_be_come_back_for() -> None:
+async def test_if_the_store_fails_the_answer_is_still_sent_but_cannot_be_resumed() -> None:
     async def go_on(call: Call, office: Office) -> str:
         await tell(call, 1)
         await office.release.wait()
@@ -332,7 +332,7 @@ def keep_alive(session: Legacy) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_a_silent_call_is_kept_alive_on_a_stream_that_can_be_come_back_to(version: str) -> None:
+async def test_a_silent_call_is_kept_alive_on_a_resumable_stream(version: str) -> None:
     async def wait(call: Call, office: Office) -> str:
         await office.release.wait()
         return "done"

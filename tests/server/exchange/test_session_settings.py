@@ -30,7 +30,7 @@ async def test_a_session_hears_from_info_on_until_it_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize("params", [{"level": "loud"}, {"level": 3}, {"level": None}, {}, None])
-async def test_what_is_no_level_is_refused(params: Any) -> None:
+async def test_an_invalid_log_level_is_rejected(params: Any) -> None:
     one = await Door().open_session()
     response = await one.ask("logging/setLevel", params).response()
     assert response.code == -32602

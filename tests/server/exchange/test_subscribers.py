@@ -160,7 +160,7 @@ async def test_a_change_waits_no_longer_than_the_pace_behind_an_update_that_has_
     assert outlet.told[1:] == [Change("updated", URIS[0]), Change("tools")]
 
 
-async def test_whoever_may_have_missed_anything_is_told_of_every_list_and_uri_it_follows() -> None:
+async def test_a_subscriber_that_may_have_missed_changes_is_notified_of_every_list_and_uri_it_follows() -> None:
     log, outlet = ChangeLog(2), Recorded()
     wanted = ChangeFilter(prompts=True, uris=frozenset({"x://1", "x://2"}))
     subscriber = Subscriber(Subscribed(log, wanted), TONGUE, outlet, Subscribers(1))
@@ -219,7 +219,7 @@ async def test_a_thousand_followers_hear_of_one_change_and_others_have_the_loop_
     assert turns >= 4
 
 
-async def test_a_change_that_comes_while_followers_are_told_of_another_reaches_all() -> None:
+async def test_a_change_published_during_delivery_of_another_reaches_all_subscribers() -> None:
     log, followers = ChangeLog(), Subscribers(2000)
     outlets = [follow(followers, log)[1] for _ in range(500)]
     log.publish(Change("tools"))
@@ -268,7 +268,7 @@ class Late:
             self.log.take(*self.elsewhere.pop(0))
 
 
-async def test_one_that_was_brought_farther_elsewhere_than_the_log_has_come_is_not_told_again() -> None:
+async def test_a_subscriber_that_was_advanced_elsewhere_beyond_the_log_is_not_notified_twice() -> None:
     followers, late = Subscribers(10), Late()
     late.elsewhere += [(8, Change("prompts")), (9, Change("resources"))]
     subscriber, outlet = follow(followers, late.log, after=7)
@@ -282,7 +282,7 @@ async def test_one_that_was_brought_farther_elsewhere_than_the_log_has_come_is_n
     assert subscriber.after == late.log.last == 9
 
 
-async def test_one_with_a_place_that_the_log_does_not_have_is_told_that_anything_may_have_changed() -> None:
+async def test_a_subscriber_at_a_position_unknown_to_the_log_is_notified_that_anything_may_have_changed() -> None:
     followers, late = Subscribers(10), Late()
     late.go_on.set()
     _, outlet = follow(followers, late.log, after=1000)
@@ -302,7 +302,7 @@ async def test_a_change_from_a_thread_reaches_the_followers() -> None:
     assert outlet.told == [Change("resources")]
 
 
-async def test_an_update_that_came_too_soon_is_told_when_its_time_has_come() -> None:
+async def test_an_update_within_the_minimum_interval_is_delivered_after_the_interval() -> None:
     log, followers = ChangeLog(), Subscribers(10)
     _, outlet = follow(followers, log, ChangeFilter(uris=frozenset(URIS)))
     for _ in range(2):
@@ -331,7 +331,7 @@ async def test_who_has_left_hears_nothing_and_the_last_one_ends_the_watch() -> N
     assert not early.closed
 
 
-async def test_all_are_ended_by_the_result_of_their_request_and_nobody_new_is_taken() -> None:
+async def test_all_subscriptions_end_with_the_result_of_their_request_and_new_ones_are_rejected() -> None:
     log, followers = ChangeLog(), Subscribers(10)
     _, outlet = follow(followers, log)
     followers.end()

@@ -51,7 +51,7 @@ async def test_the_ones_that_have_held_something_for_longest_make_room_in_the_ne
     assert [holder.sheds for holder in holders] == [1, 1, 1, 0, 0]
 
 
-async def test_who_gets_on_with_it_before_the_next_turn_costs_nobody_anything() -> None:
+async def test_a_connection_that_proceeds_before_the_next_turn_causes_none_to_be_shed() -> None:
     connections, holders = Connections(Limits(buffered_bytes=100_000)), [Holder() for _ in range(5)]
     for holder in holders:
         weigh(connections, holder, 25_000)
@@ -64,7 +64,7 @@ async def test_who_gets_on_with_it_before_the_next_turn_costs_nobody_anything() 
     assert [holder.sheds for holder in holders] == [0] * 5
 
 
-async def test_what_was_taken_since_it_was_counted_costs_nobody_anything() -> None:
+async def test_memory_released_after_it_was_counted_causes_no_connection_to_be_shed() -> None:
     connections, holders = Connections(Limits(buffered_bytes=100_000)), [Holder() for _ in range(5)]
     for holder in holders:
         weigh(connections, holder, 25_000)
@@ -82,7 +82,7 @@ async def test_who_holds_next_to_nothing_is_not_counted() -> None:
     assert not any(holder.sheds for holder in holders)
 
 
-async def test_half_a_body_that_there_is_no_room_for_is_refused_and_dropped() -> None:
+async def test_a_partial_body_beyond_the_buffer_limit_is_rejected_and_discarded() -> None:
     wire = Wire(limits=Limits(buffered_bytes=8000))
     wire.receive(HALF)
     await turn()
@@ -94,7 +94,7 @@ async def test_half_a_body_that_there_is_no_room_for_is_refused_and_dropped() ->
     assert not wire.aborted
 
 
-async def test_half_a_head_that_there_is_no_room_for_is_refused() -> None:
+async def test_a_partial_head_beyond_the_buffer_limit_is_rejected() -> None:
     wire = Wire(limits=Limits(buffered_bytes=8000))
     wire.receive(b"GET / HTTP/1.1\r\nhost: x\r\n")
     for number in range(3):

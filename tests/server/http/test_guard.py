@@ -239,7 +239,7 @@ def test_an_origin_is_allowed_as_a_browser_writes_it(setting: str, origin: str) 
 @pytest.mark.parametrize(
     "setting", ["*", "app.example.com", "https://", "https://a/b", "ftp://a", "https://a b", "null"]
 )
-def test_a_setting_that_is_no_origin_is_refused_with_an_example(setting: str) -> None:
+def test_an_invalid_origin_setting_is_rejected_with_an_example(setting: str) -> None:
     with pytest.raises(SetupError, match=r"https://app\.example\.com"):
         Guard(origins=[setting])
 

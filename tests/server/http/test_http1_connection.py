@@ -703,7 +703,7 @@ async def test_drain_raises_when_the_client_is_cut() -> None:
 
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("end_of_file", [False, True])
-async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool, end_of_file: bool) -> None:
+async def test_a_disconnect_callback_is_called_once(started: bool, end_of_file: bool) -> None:
     told: list[str] = []
     over = asyncio.Event()
 
@@ -725,7 +725,7 @@ async def test_whoever_asked_is_told_once_that_the_client_is_gone(started: bool,
     over.set()
 
 
-async def test_nobody_is_told_of_a_leave_after_the_end() -> None:
+async def test_a_disconnect_after_the_end_of_the_response_is_not_reported() -> None:
     told: list[str] = []
 
     def answer(head: Head, body: bytes, sink: Sink) -> Answer:
@@ -738,7 +738,7 @@ async def test_nobody_is_told_of_a_leave_after_the_end() -> None:
     assert told == []
 
 
-async def test_who_asks_too_late_is_told_too() -> None:
+async def test_a_callback_registered_after_the_disconnect_is_called() -> None:
     told: list[str] = []
     sinks: list[Sink] = []
     over = asyncio.Event()
@@ -757,7 +757,7 @@ async def test_who_asks_too_late_is_told_too() -> None:
     over.set()
 
 
-async def test_a_failing_callback_does_not_keep_the_others_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_callback_does_not_prevent_the_other_callbacks(caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
     over = asyncio.Event()
 

@@ -247,7 +247,7 @@ def test_the_kernel_takes_little_for_a_reader_that_reads_nothing(run: Run) -> No
     run(scene())
 
 
-def test_a_slow_reader_holds_its_own_stream_and_nobody_else(run: Run) -> None:
+def test_a_slow_reader_blocks_only_its_own_stream(run: Run) -> None:
     progress: list[int] = []
 
     async def flood(sink: Sink) -> None:

@@ -99,7 +99,7 @@ async def test_who_calls_is_what_the_envelope_says() -> None:
 
 
 @pytest.mark.requirement("modern/base/stateless")
-async def test_what_one_client_says_of_itself_is_not_taken_for_another() -> None:
+async def test_client_info_of_one_client_is_not_attributed_to_another() -> None:
     door = Door()
     for number in range(3):
         info = {PREFIX + "clientInfo": {"name": f"client {number % 2}", "version": "1"}}
@@ -129,7 +129,7 @@ async def test_a_prefix_moves_every_path() -> None:
     assert "/tools/mcp" in missing.error
 
 
-async def test_health_and_readiness_are_told() -> None:
+async def test_health_and_readiness_are_reported() -> None:
     door = Door()
     for path, status in (("/health", "ok"), ("/ready", "ready")):
         response = await door.send(path=path, method="GET").response()
@@ -221,7 +221,7 @@ async def test_json_may_be_called_so_in_any_spelling(content_type: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/html", "image/*", "", "application/json;q=0", "application/xml, text/plain"])
-async def test_a_client_that_takes_neither_form_of_answer_is_told_which_to_take(accept: str) -> None:
+async def test_a_client_that_accepts_no_supported_response_type_is_rejected_with_both(accept: str) -> None:
     door = Door()
     response = await refused(door, door.modern(headers={"accept": accept}), 406, -32600, None)
     assert "application/json" in response.error
@@ -237,7 +237,7 @@ async def test_a_client_that_takes_json_gets_json(accept: str | None) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD", "TRACE"])
-async def test_a_method_without_a_meaning_here_is_told_which_have_one(method: str) -> None:
+async def test_an_unsupported_http_method_is_rejected_with_the_allowed_methods(method: str) -> None:
     door = Door(guard=Guard(origins=["http://localhost:6274"]))
     response = await refused(
         door, door.send(method=method, headers={"origin": "http://localhost:6274"}), 405, -32600, None
@@ -247,7 +247,7 @@ async def test_a_method_without_a_meaning_here_is_told_which_have_one(method: st
     assert response.headers["access-control-allow-origin"] == "http://localhost:6274"
 
 
-async def test_a_strange_path_is_told_where_the_endpoint_is() -> None:
+async def test_an_unknown_path_is_rejected_with_the_path_of_the_endpoint() -> None:
     door = Door()
     response = await refused(door, door.modern(path="/other"), 404, -32600, None)
     assert "/mcp" in response.error
@@ -288,7 +288,7 @@ async def test_a_modern_request_without_its_envelope_is_invalid_params(params: A
 
 
 @pytest.mark.requirement("modern/versioning/unsupported", "modern/http/version-header-unsupported")
-async def test_an_unsupported_version_in_header_and_body_is_told_those_we_speak() -> None:
+async def test_an_unsupported_version_in_header_and_body_is_rejected_with_the_supported_versions() -> None:
     door = Door()
     visit = door.send(request("tools/list", {"_meta": envelope("v999.0.0")}), mirror("tools/list", version="v999.0.0"))
     response = await refused(door, visit, 400, -32022)
@@ -480,7 +480,7 @@ async def test_a_call_that_says_nothing_before_its_answer_is_answered_by_json() 
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream;q=0"])
-async def test_a_client_that_takes_only_json_is_told_the_answer_alone(accept: str) -> None:
+async def test_a_client_that_accepts_only_json_receives_only_the_response(accept: str) -> None:
     response = await Door().call("steps", meta={"progressToken": 1}, headers={"accept": accept}).response()
     assert (response.status, response.content_type) == (200, "application/json")
     assert response.json["id"] == 1
@@ -687,7 +687,7 @@ async def test_initialize_with_incomplete_params_opens_nothing(params: Any) -> N
 
 @pytest.mark.requirement("legacy/lifecycle/initialize-first")
 @pytest.mark.parametrize("body", [request("tools/list"), request("ping"), notification("notifications/initialized")])
-async def test_a_legacy_message_without_a_session_is_told_to_initialize(body: bytes) -> None:
+async def test_a_legacy_message_without_a_session_is_rejected_and_asks_for_initialize(body: bytes) -> None:
     door = Door()
     for headers in ({}, {"mcp-protocol-version": "2025-06-18"}):
         response = await refused(door, door.send(body, headers), 400, -32602, 1 if b'"id"' in body else None)
@@ -726,7 +726,7 @@ async def test_a_session_ends_by_delete_and_is_not_found_afterwards() -> None:
     assert (await other.ask("ping").response()).status == 200
 
 
-async def test_a_delete_without_a_session_is_told_so() -> None:
+async def test_a_delete_without_a_session_is_rejected() -> None:
     door = Door()
     await refused(door, door.send(method="DELETE"), 400, -32602, None)
 
@@ -754,7 +754,7 @@ async def test_a_session_expires_half_an_hour_after_its_last_use() -> None:
     await refused(door, session.ask("ping"), 404, -32001)
 
 
-async def test_expired_sessions_are_forgotten_although_nobody_comes_by() -> None:
+async def test_expired_sessions_are_removed_without_further_requests() -> None:
     clock = Ticking()
     door = Door(loop=clock)
     door.endpoint.sessions._clock = clock.time
@@ -904,7 +904,7 @@ async def test_an_array_is_an_invalid_request_in_every_other_revision(version: s
         await refused(door, session.send(batch(request("ping")), headers), 400, -32600, None)
 
 
-async def test_an_array_without_a_session_is_told_to_initialize() -> None:
+async def test_a_batch_without_a_session_is_rejected() -> None:
     door = Door()
     await refused(door, door.send(batch(request("ping"))), 400, -32602, None)
 
@@ -987,7 +987,7 @@ async def test_the_answers_of_a_batch_have_a_limit_together() -> None:
 # -- when there is too much, or the end is near ------------------------------------------------------------------------
 
 
-async def test_a_full_house_says_when_to_come_back() -> None:
+async def test_an_overloaded_server_sends_retry_after() -> None:
     door = Door(Limits(calls=2))
     session = await door.open_session("2025-03-26")
     visits = [door.call("slow"), session.call("slow")]
@@ -1057,7 +1057,7 @@ async def test_a_draining_server_refuses_new_calls_and_finishes_those_that_run()
 
 
 @pytest.mark.parametrize("how", ["time is up", "in a hurry"])
-async def test_calls_that_do_not_end_are_told_that_the_server_does(how: str) -> None:
+async def test_unfinished_calls_receive_an_error_when_the_server_shuts_down(how: str) -> None:
     door = Door()
     session = await door.open_session("2025-03-26")
     visits = [

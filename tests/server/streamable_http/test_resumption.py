@@ -202,7 +202,7 @@ async def test_a_stream_begins_with_an_event_without_data_and_numbers_the_others
 
 
 @pytest.mark.parametrize("version", sorted(LEGACY - {"2025-11-25"}))
-async def test_older_clients_get_no_event_without_data_but_can_come_back(house: Open, version: str) -> None:
+async def test_older_clients_receive_no_event_without_data_but_can_resume(house: Open, version: str) -> None:
     async with house() as one:
         peer = await one.peer(version)
         response = await peer.start("steps")
@@ -217,7 +217,7 @@ async def test_older_clients_get_no_event_without_data_but_can_come_back(house: 
         assert text(messages[-1]) == "done"
 
 
-async def test_a_call_goes_on_when_its_connection_is_lost_and_its_answer_is_come_back_for(house: Open) -> None:
+async def test_a_call_continues_after_a_lost_connection_and_its_result_can_be_resumed(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("steps", 7)
@@ -251,7 +251,7 @@ async def test_who_comes_back_while_the_call_runs_hears_the_rest_live_and_the_ol
         assert text(messages[-1]) == "done"
 
 
-async def test_each_of_several_streams_of_a_session_is_come_back_to_by_itself(house: Open) -> None:
+async def test_each_of_several_streams_of_a_session_is_resumed_separately(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         responses = [await peer.start("steps", number) for number in (1, 2, 3)]
@@ -270,7 +270,7 @@ async def test_each_of_several_streams_of_a_session_is_come_back_to_by_itself(ho
             seen |= ids
 
 
-async def test_a_silent_call_opens_its_stream_after_a_while_and_can_be_come_back_to(house: Open) -> None:
+async def test_a_silent_call_opens_its_stream_after_a_delay_and_can_be_resumed(house: Open) -> None:
     async with house(quiet_seconds=0.01) as one:
         peer = await one.peer()
         response = await peer.start("wait", 5)
@@ -303,7 +303,7 @@ async def test_what_was_trimmed_is_said(house: Open) -> None:
 # -- polling -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_tool_may_let_its_client_hang_up_and_come_back(house: Open) -> None:
+async def test_a_tool_can_let_its_client_disconnect_and_resume(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         response = await peer.start("poll", 9)
@@ -333,7 +333,7 @@ async def test_a_tool_may_do_so_again_with_the_connection_that_came_back(house: 
         assert text(messages[-1]) == "polled"
 
 
-async def test_a_client_that_cannot_come_back_keeps_its_connection(house: Open) -> None:
+async def test_a_client_that_cannot_resume_keeps_its_connection(house: Open) -> None:
     async with house() as one:
         peer = await one.peer("2025-06-18")
         one.office.release.set()
@@ -370,7 +370,7 @@ async def test_the_answer_of_another_session_is_taken_and_changes_nothing(house:
         assert text((await response.rest())[-1]) == "own 0"
 
 
-async def test_a_question_is_come_back_for_and_answered_after_a_lost_connection(house: Open) -> None:
+async def test_a_question_can_be_resumed_and_answered_after_a_lost_connection(house: Open) -> None:
     async with house(stream_events=2) as one:
         peer = await one.peer()
         response = await peer.start("ask")
@@ -418,7 +418,7 @@ async def test_a_cancelled_call_withdraws_its_questions_and_is_not_answered(hous
         assert await back.rest() == []
 
 
-async def test_a_client_that_takes_no_stream_is_told_that_it_must(house: Open) -> None:
+async def test_a_question_for_a_client_that_does_not_accept_event_streams_is_rejected(house: Open) -> None:
     async with house() as one:
         peer = await one.peer()
         answer = await peer.ask("tools/call", {"name": "ask"}, accept="application/json")

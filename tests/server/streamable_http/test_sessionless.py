@@ -73,7 +73,7 @@ async def test_a_client_that_leaves_cancels_its_call() -> None:
     await visit.settled()
 
 
-async def test_nobody_can_be_asked() -> None:
+async def test_a_client_without_a_session_cannot_be_asked() -> None:
     told: list[str] = []
 
     async def handle(one: Call) -> Reply:
@@ -123,7 +123,7 @@ async def test_modern_clients_notice_nothing() -> None:
 # -- apart -----------------------------------------------------------------------------------------------------------
 
 
-async def test_where_sessions_cannot_be_kept_the_reason_and_the_remedy_are_told() -> None:
+async def test_where_sessions_are_unavailable_the_reason_and_the_remedy_are_reported() -> None:
     response = await ask(apart(), "initialize", HELLO, 7)
     assert (response.status, response.code, response.json["id"]) == (400, -32022, 7)
     assert response.json["error"]["data"] == {"requested": "2025-06-18", "supported": [MODERN]}

@@ -91,7 +91,7 @@ def unsent(house: House) -> int:
 # -- what comes in -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_tool_that_does_not_read_stops_its_own_sender_and_nobody_else() -> None:
+async def test_a_tool_that_does_not_read_blocks_only_its_own_sender() -> None:
     one = Flowing(unread_bytes=64_000, window_bytes=4_000)
     async with await serve(one.board) as house:
         client = await house.connect()
@@ -253,7 +253,7 @@ async def test_a_reader_that_grants_nothing_for_too_long_ends_the_call() -> None
     assert (error["code"], error["message"]) == (-32000, "Stream timeout")
 
 
-async def test_credit_for_what_has_ended_or_never_was_is_nobodys_fault() -> None:
+async def test_credit_for_an_ended_or_unknown_stream_is_ignored() -> None:
     async with streaming(Flowing().board) as client:
         for stream_id in (GUID, "never"):
             await client.say(type="credit", id=stream_id, bytes=1)

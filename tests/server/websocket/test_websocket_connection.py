@@ -120,7 +120,7 @@ async def test_it_is_found_below_a_prefix() -> None:
             assert (await knock(house.server.port, path)).startswith(b"HTTP/1.1 101 ")
 
 
-async def test_a_server_that_ends_lets_nobody_in() -> None:
+async def test_a_server_that_is_shutting_down_rejects_new_connections() -> None:
     async with await serve(board()) as house:
         await house.endpoint.drain(0, asyncio.Event())
         with pytest.raises(InvalidStatus) as refused:
@@ -188,7 +188,7 @@ async def close_code(client: Any) -> int:
     return code
 
 
-async def test_text_that_is_no_utf8_ends_the_socket() -> None:
+async def test_text_that_is_not_utf8_closes_the_socket() -> None:
     async with await serve(board()) as house:
         client = await house.connect()
         await client.socket.send(b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', text=True)

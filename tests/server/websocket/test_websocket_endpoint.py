@@ -249,7 +249,7 @@ async def test_many_streams_and_calls_share_a_socket() -> None:
     assert [heard["id"] for heard in client.heard if isinstance(heard, dict) and "jsonrpc" in heard] == list(range(10))
 
 
-async def test_an_id_that_is_no_guid_does_for_one_stream_of_bytes() -> None:
+async def test_a_non_guid_id_can_be_used_for_only_one_binary_stream() -> None:
     one = Streaming()
     async with streaming(one.board) as client:
         await client.start("upload", "duplex-1", binary=True)
@@ -264,7 +264,7 @@ async def test_an_id_that_is_no_guid_does_for_one_stream_of_bytes() -> None:
     assert one.read == [b"zero"]
 
 
-async def test_a_tool_sees_what_its_caller_says_of_the_stream() -> None:
+async def test_a_tool_receives_the_stream_metadata_of_its_caller() -> None:
     async with streaming(Streaming().board) as client:
         await client.start("labels", GUID, binary=True, mime="x/y", encoding="e", compression="c", correlationId="r")
         told = (await client.result(GUID))["structuredContent"]
@@ -469,7 +469,7 @@ async def test_the_size_that_was_announced_is_held_to(sent: int, message: str) -
         assert message in (await client.error(GUID))["message"]
 
 
-async def test_a_stream_that_nobody_began_is_refused() -> None:
+async def test_an_unknown_stream_is_rejected() -> None:
     async with streaming(Streaming().board) as client:
         await client.text("nobody", 0, "x")
         assert "There is no stream nobody" in (await client.error("nobody"))["message"]
