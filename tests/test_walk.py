@@ -153,11 +153,11 @@ async def path_of(call: Callable[[], Awaitable[object]]) -> tuple[int, int]:
     # The first call compiles what later ones find ready.
     await call()
     paths = []
-    for _ in range(3):
+    for _ in range(6):
         with Trace() as trace:
             await call()
         paths.append(trace.functions)
-    # A timer that fires meanwhile is no part of the call.
+    # A timer or a finalizer that runs meanwhile is not a part of the call.
     functions = set.intersection(*paths)
     files = {function.partition(":")[0] for function in functions}
     print(f"\n{len(files)} files, {len(functions)} functions:", *sorted(functions), sep="\n  ")
