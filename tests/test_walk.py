@@ -265,4 +265,5 @@ async def test_an_elicitation_goes_through_few_files_and_functions(
 
         files, functions = await path_of(ask_in_two_requests if era == "modern" else ask_during_the_call)
     assert files <= most_files
-    assert functions <= most_functions
+    # Before Python 3.12 there are no eager tasks: the response is written by the callbacks of a task.
+    assert functions <= most_functions + (3 if sys.version_info < (3, 12) else 0)
