@@ -145,7 +145,9 @@ def _section(results: Results, agent: Agent) -> Iterator[str]:
     first = results[agent.folder, FIRST]
     yield f"\n### {agent.name}\n"
     hosts = sorted({host for setup in SETUPS for host in _run(results, agent, setup.name).hosts})
-    tried = f" It tried to reach {', '.join(hosts)}." if hosts else ""
+    # The address of a package registry depends on the settings of the machine.
+    named = dict.fromkeys("a package registry" if host.startswith("registry.") else host for host in hosts)
+    tried = f" It tried to reach {', '.join(named)}." if named else ""
     yield f"`{agent.package}` {agent.version}, model API: {agent.api}. Tools: {first.tools}.{tried}\n"
     yield "| case | what the model saw | dropped |\n|---|---|---|"
     for case in SHOWN:
