@@ -12,6 +12,8 @@ from pegboard.call import Handler, Json
 from pegboard.errors import InvalidParams
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.modes.mode_choice import tokens_of
+from pegboard.gateway.modes.mode_costs import ModeCosts
+from pegboard.gateway.modes.tool_directory import Directory
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.middleware.observability.history import History
 from pegboard.middleware.observability.masking import mask_command, mask_text
@@ -54,6 +56,7 @@ class BoardSubject:
         self._board = board
         self.history = history
         self._since = time()
+        self._counted: tuple[int, dict[str, Json]] = (-1, {})
 
     @property
     def handler(self) -> Handler:
@@ -64,13 +67,12 @@ class BoardSubject:
         return self._board.info
 
     def overview(self) -> dict[str, Json]:
-        tools = self.tools()
-        total = sum(_tokens(tool) for tool in tools)
-        return {
-            **_about("board", self.info, self._since),
-            "toolboxes": [],
-            "costs": {"tools": len(tools), "all": total},
-        }
+        # Open pages ask for it every second; the tokens are counted again only when the tools change.
+        if self._counted[0] != self._board.tools.generation:
+            tools = self.tools()
+            costs: dict[str, Json] = {"tools": len(tools), "all": sum(_tokens(tool) for tool in tools)}
+            self._counted = self._board.tools.generation, costs
+        return {**_about("board", self.info, self._since), "toolboxes": [], "costs": self._counted[1]}
 
     def tools(self) -> list[dict[str, Json]]:
         name = self._board.name
@@ -103,6 +105,7 @@ class GatewaySubject:
         self._since = time()
         # Changes made in the console: an open page may hold an older state than the one it was last sent.
         self._changes = 0
+        self._costs: tuple[Directory, ModeCosts] | None = None
 
     @property
     def handler(self) -> Handler:
@@ -114,7 +117,10 @@ class GatewaySubject:
 
     def overview(self) -> dict[str, Json]:
         endpoint = self._gateway.endpoints[0]
-        costs = endpoint.costs()
+        # Open pages ask for it every second; the tokens are counted again only when the tools change.
+        if self._costs is None or self._costs[0] is not endpoint.directory:
+            self._costs = endpoint.directory, endpoint.costs()
+        costs = self._costs[1]
         return {
             **_about("gateway", self.info, self._since),
             "mode": self._gateway.config.mode,
