@@ -246,7 +246,8 @@ def read_config(
         lines = f"both on line {first}" if first == second else f"on lines {first} and {second}"
         notes.add_mistake(place, f"is given twice, {lines}", fix="rename or remove one of them")
     spoken = translate(source.tree, file, notes)
-    variables = Variables(surroundings, notes, spoken.syntax, _find_disabled(spoken.tree, surroundings))
+    disabled = _find_disabled(spoken.tree, surroundings)
+    variables = Variables(surroundings, notes, spoken.syntax, disabled, spoken.folder)
     tree = variables.expand(spoken.tree)
     if not isinstance(tree, dict):
         notes.add_mistake((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")

@@ -4,6 +4,8 @@
     ${NAME:-text}    the same, with a default
     ${env:NAME}      as Cursor and VS Code write it
     ${input:id}      what VS Code prompts for: the environment variable PEGBOARD_INPUT_ID
+    ${file:PATH}     the text in a file, such as a mounted secret; relative to the configuration file
+    ${cmd:COMMAND}   what a command prints, such as that of a password manager
     $NAME            in Gemini's files only; unchanged if it is not set
     $${NAME}         the text ${NAME} itself
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -22,6 +25,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path, is_in_server
+from pegboard.config.secret_sources import SOURCES, SecretUnavailable
 from pegboard.config.source_file import KeyPath
 
 INPUT: Final = "PEGBOARD_INPUT_"
@@ -50,7 +54,7 @@ class VariableSyntax(Struct, frozen=True, kw_only=True):
 class Variables:
     """Expands variables in texts; a missing one is a mistake, an inserted value a secret.
 
-    `spared` are the paths of unused entries, whose variables need not be set.
+    `excluded` are the paths of unused entries, whose variables need not be set. `folder` is where relative paths start.
     """
 
     def __init__(
@@ -59,7 +63,10 @@ class Variables:
         notes: ConfigReport,
         syntax: VariableSyntax | None = None,
         excluded: Collection[KeyPath] = (),
+        folder: Path | None = None,
     ) -> None:
+        self._folder = folder or Path()
+        self._read_secrets: dict[str, str] = {}
         self._environ = environ
         self._notes = notes
         self._excluded = excluded
@@ -134,6 +141,8 @@ class Variables:
             name = name[4:]
         elif inside.startswith("input:") and self._syntax.inputs is not None:
             return self._input(inside[6:], place)
+        elif inside.startswith(tuple(SOURCES)):
+            return self._secret(inside, place)
         elif not _NAME.match(name):
             if _NAMED.match(inside):
                 self._notes.warn(place, f"${{{inside}}} is kept as it is: names of variables are upper-case")
@@ -159,6 +168,24 @@ class Variables:
         wanted = f" ({asked.description})" if asked is not None and asked.description else ""
         self._missing(name, place, f"${{input:{identity}}} is an input{wanted}; here it is read from the environment")
         return UnresolvedText()
+
+    def _secret(self, inside: str, place: KeyPath) -> str:
+        """The secret that `file:PATH` or `cmd:COMMAND` names; nothing is read for an entry that is not used."""
+        if self._is_excluded(place):
+            return UnresolvedText()
+        kind, _, argument = inside.partition(":")
+        try:
+            if inside not in self._read_secrets:
+                self._read_secrets[inside] = SOURCES[f"{kind}:"](argument.strip(), self._folder)
+        except SecretUnavailable as problem:
+            if is_in_server(place):
+                self._notes.fail_server(place, str(problem))
+            else:
+                self._notes.add_mistake(place, str(problem))
+            return UnresolvedText()
+        value = self._read_secrets[inside]
+        self._notes.keep_secret(value)
+        return ExpandedText(value)
 
     def _taken(self, name: str) -> ExpandedText:
         value = self._environ[name]
