@@ -27,6 +27,9 @@ ProgressToken: TypeAlias = str | int
 
 EMPTY_OBJECT = Raw(b"{}")
 
+NOTED = "dev.pegboard/noted"
+"""The key of `call.state` for the facts of `Call.note`."""
+
 
 class CallScoped:
     """A parameter annotated with a subclass of this receives the call itself; callers do not send it.
@@ -193,6 +196,7 @@ class Call(Struct, kw_only=True):
     parsed: the arguments after validation and repair, once the tool was reached.
     failed: whether the result is an error for the model.
     trace: the trace context (`traceparent` and `tracestate`) for a server that the call is forwarded to.
+    rule: the rule that lets the caller use the tool; empty without rules.
     """
 
     method: str
@@ -212,6 +216,7 @@ class Call(Struct, kw_only=True):
     parsed: ReadArguments | None = None
     failed: bool = False
     trace: Mapping[str, Json] | None = None
+    rule: str = ""
     _sent: Json = UNSET
     _raw_as_sent: Raw | None = None
     _state: dict[str, Any] | None = None
@@ -265,6 +270,13 @@ class Call(Struct, kw_only=True):
         if self._state is None:
             self._state = {} if self._origin is None else self._origin.state
         return self._state
+
+    def note(self, **facts: Json) -> None:
+        """Add facts to the record of this call in the audit log and the history, such as its `approval` or `credential`.
+
+        A fact names a credential or an approval, and never contains a secret.
+        """
+        self.state.setdefault(NOTED, {}).update(facts)
 
     @property
     def principal(self) -> Principal:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
+from msgspec import structs
 
 from pegboard import Board, Client
-from pegboard.errors import InvalidParams, MethodNotFound, UnknownTool
+from pegboard.call import NOTED, Call, Handler, Reply
+from pegboard.errors import AccessDenied, InvalidParams, MethodNotFound, ToolError, UnknownTool
+from pegboard.testing import make_call
 
 
 def hello() -> str:
@@ -90,3 +94,31 @@ async def test_a_cursor_we_did_not_give_is_refused() -> None:
     )
     with pytest.raises(InvalidParams, match="cursor"):
         await board.handler(asked)
+
+
+async def test_a_call_names_the_rule_that_allowed_or_denied_it() -> None:
+    rules = [{"who": {"principal": "ann"}, "allow": ["read", "notes://*"], "deny": ["delete", "secret://*"]}]
+    board, seen = Board(rules=rules), []
+
+    async def watch(call: Call, proceed: Handler) -> Reply:
+        try:
+            return await proceed(call)
+        finally:
+            seen.append(call.state.get(NOTED, {}).get("rule") or call.rule)
+
+    board.use(watch)
+    board.add(hello, name="read")
+    board.add(hello, name="delete")
+    board.resource("notes://list")(hello)
+    board.resource("secret://list")(hello)
+    asked = (("tools/call", "read"), ("tools/call", "delete"), ("resources/read", "notes://list"))
+    for method, name in (*asked, ("resources/read", "secret://list")):
+        call = structs.replace(make_call(principal="ann"), method=method, name=name)
+        with suppress(AccessDenied, ToolError):
+            await board.handler(call)
+    assert seen == [
+        "rules[0]: allow read",
+        "rules[0]: deny delete",
+        "rules[0]: allow notes://*",
+        "rules[0]: deny secret://*",
+    ]

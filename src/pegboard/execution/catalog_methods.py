@@ -281,6 +281,7 @@ class CatalogMethods:
 
 
 def _check(verdict: Verdict, call: Call, name: str) -> None:
+    call.note(rule=verdict.rule)
     if verdict.effect != "allow":
         raise_denied(verdict, call.caller, name)
 

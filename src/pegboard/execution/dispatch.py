@@ -20,8 +20,8 @@ from pegboard.tools.tool import Tool
 
 _DISCOVERIES_KEPT: Final = 64
 
-Chains: TypeAlias = dict[str, tuple[Tool, Handler]]
-"""The tools that can be called, each with its composed Handler, by name."""
+Chains: TypeAlias = dict[str, tuple[Tool, Handler, str]]
+"""The tools that can be called, each with its composed Handler and the rule that allows it, by name."""
 
 
 class Dispatcher:
@@ -119,7 +119,7 @@ class Dispatcher:
                 if self._chain_of_unknown is None:
                     self._chain_of_unknown = self._surround(UNKNOWN_ITEM, self._unknown)
                 return self._chain_of_unknown(call)
-        call.tool, chain = found
+        call.tool, chain, call.rule = found
         return chain(call)
 
     def _chains_of(self, call: Call) -> Chains:
@@ -134,15 +134,17 @@ class Dispatcher:
             known = self._chains_by_principal[id(principal)] = principal, chains
         return known[1]
 
-    def _find_chain(self, call: Call, chains: Chains) -> tuple[Tool, Handler] | None:
+    def _find_chain(self, call: Call, chains: Chains) -> tuple[Tool, Handler, str] | None:
         """The chain of the tool that the caller names; None for an unknown one, or one that it may not use."""
         tool, view = self._catalog.get(call.name), self._access.view(call.caller.principal)
-        if tool is None or (view is not None and view.of(tool).effect != "allow"):
+        verdict = None if tool is None or view is None else view.of(tool)
+        if tool is None or (verdict is not None and verdict.effect != "allow"):
             return None
         found = self._chains.get(call.name)
         if found is None:
-            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool))
-        chains[call.name] = found
+            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool)), ""
+        if verdict is not None:
+            found = chains[call.name] = found[0], found[1], verdict.rule
         return found
 
     async def _unknown(self, call: Call) -> Reply:
@@ -150,6 +152,7 @@ class Dispatcher:
         tool, view = self._catalog.get(call.name), self._access.view(call.caller.principal)
         verdict = None if tool is None or view is None else view.of(tool)
         if verdict is not None and verdict.effect == "deny":
+            call.note(rule=verdict.rule)
             try:
                 raise_denied(verdict, call.caller, call.name)
             except InsufficientScope:
