@@ -47,6 +47,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     version: its protocol revision.
     transport: the transport of the request, such as `http` or `stdio`.
     principal: who the caller is, as the server has authenticated it; falsy without authentication.
+    account: what its use is counted under: the id of its principal, or the network address of an anonymous caller from
+        another machine (docs/limits.md); empty if it is not counted.
     session: the id of the legacy session, or an empty text.
     client: the name and version that the client states about itself.
     capabilities: the capabilities that it declared.
@@ -57,6 +59,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     version: str
     transport: str
     principal: Principal = ANONYMOUS
+    account: str = ""
     session: str = ""
     client: Mapping[str, Json] = {}
     capabilities: Mapping[str, Json] = {}

@@ -281,3 +281,47 @@ async def test_a_thread_that_never_returns_does_not_keep_the_process() -> None:
 async def test_a_future_of_another_kind_is_only_a_value() -> None:
     made: Future[int] = Future()
     assert await Threads(1, 1).run(lambda: made) is made
+
+
+async def test_principals_get_a_thread_in_turn() -> None:
+    threads, held, order = Threads(1, 200), Held(), list[str]()
+    first = asyncio.ensure_future(threads.run(held))
+    await until(held.begun.is_set)
+    flood = [asyncio.ensure_future(threads.run(order.append, "flood", owner="flood")) for _ in range(100)]
+    ada = asyncio.ensure_future(threads.run(order.append, "ada", owner="ada"))
+    await asyncio.sleep(0)
+    held.go.set()
+    await asyncio.gather(first, ada, *flood)
+    assert order.index("ada") == 1
+    assert order.count("flood") == 100
+
+
+async def test_a_principal_that_waits_with_many_calls_makes_room_for_another() -> None:
+    threads, held = Threads(1, 2), Held()
+    first = asyncio.ensure_future(threads.run(held))
+    await until(held.begun.is_set)
+    flood = [asyncio.ensure_future(threads.run(str, owner="flood")) for _ in range(2)]
+    await asyncio.sleep(0)
+    ada = asyncio.ensure_future(threads.run(str, "ada", owner="ada"))
+    with pytest.raises(ToolError, match="busy"):
+        await flood[1]
+    held.go.set()
+    assert await ada == "ada"
+    await asyncio.gather(first, flood[0])
+
+
+async def test_calls_that_are_cancelled_while_they_wait_leave_the_queue() -> None:
+    threads, held = Threads(1, 2), Held()
+    first = asyncio.ensure_future(threads.run(held))
+    await until(held.begun.is_set)
+    for _ in range(10):
+        waiting = [asyncio.ensure_future(threads.run(str, owner="flood")) for _ in range(2)]
+        await asyncio.sleep(0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    ada = asyncio.ensure_future(threads.run(str, "ada", owner="ada"))
+    await asyncio.sleep(0)
+    held.go.set()
+    assert await ada == "ada"
+    await first

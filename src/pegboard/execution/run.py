@@ -209,8 +209,15 @@ def _begin_in_thread(tool: Tool, asked: Mapping[str, Any], threads: Threads) -> 
 
     async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
         if scope is None:
-            return await threads.run(invoke, value, supplied)
-        return await threads.run(scope.supply, asked, supplied, partial(invoke, value), on_leave=scope.keep_until_done)
+            return await threads.run(invoke, value, supplied, owner=call.caller.account)
+        return await threads.run(
+            scope.supply,
+            asked,
+            supplied,
+            partial(invoke, value),
+            owner=call.caller.account,
+            on_leave=scope.keep_until_done,
+        )
 
     return begin
 
@@ -231,8 +238,8 @@ def _begin_generator(tool: Tool, asked: Mapping[str, Any], threads: Threads, cal
             return collect(invoke(value, supplied), call, context, left)
 
         if scope is None:
-            return await threads.run(work, supplied, on_leave=leave)
-        return await threads.run(scope.supply, asked, supplied, work, on_leave=leave)
+            return await threads.run(work, supplied, owner=call.caller.account, on_leave=leave)
+        return await threads.run(scope.supply, asked, supplied, work, owner=call.caller.account, on_leave=leave)
 
     return begin
 

@@ -1,6 +1,7 @@
 """The thread pool for synchronous tools.
 
-Theory of operation. Jobs wait in one queue; a thread starts when a job arrives and no thread is idle, up to the limit.
+Theory of operation. A job needs one of `limit` slots, which callers get in turn. A job with a slot goes into the queue of
+the threads, and one more thread starts if none is idle.
 A finished job goes into the result queue of its loop, and the first one since the loop last looked wakes the loop, so
 many results cause one wake-up. A cancelled caller returns at once; its thread cannot be stopped and keeps its slot
 until the function returns. A thread that waits for an answer from a person lends its slot to another thread, or a few
@@ -21,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from pegboard.errors import ToolError
+from pegboard.fair_slots import FairSlots
 
 
 class Raised:
@@ -65,7 +67,7 @@ class ResultQueue:
 class ThreadJob:
     """One function that runs in a thread; the pool's lock guards its state."""
 
-    __slots__ = ("args", "begun", "context", "function", "future", "left", "pool", "results", "returned")
+    __slots__ = ("args", "begun", "context", "function", "future", "left", "owner", "pool", "results", "returned")
 
     def __init__(
         self,
@@ -74,8 +76,10 @@ class ThreadJob:
         results: ResultQueue,
         function: Callable[..., Any],
         args: tuple[Any, ...],
+        owner: str,
     ) -> None:
         self.pool = pool
+        self.owner = owner
         self.future = future
         self.results = results
         self.context = contextvars.copy_context()
@@ -91,10 +95,10 @@ class Threads:
 
     def __init__(self, limit: int, waiting: int, resting: int = 0) -> None:
         self._limit = limit
-        self._waiting = waiting
         self._max_resting = resting
-        # None ends the thread that takes it.
+        # The jobs that have a slot; None ends the thread that takes it.
         self._jobs: SimpleQueue[ThreadJob | None] = SimpleQueue()
+        self._slots = FairSlots[ThreadJob](limit, waiting)
         self._lock = threading.Lock()
         self._started = 0
         self._unfinished = 0
@@ -105,7 +109,7 @@ class Threads:
     @property
     def busy(self) -> int:
         """How many threads are busy, including those whose caller has left."""
-        return min(self._unfinished, self._started)
+        return self._unfinished
 
     @property
     def abandoned(self) -> int:
@@ -113,21 +117,29 @@ class Threads:
         return self._abandoned
 
     async def run(
-        self, function: Callable[..., Any], *args: Any, on_leave: Callable[[asyncio.Future[None]], None] | None = None
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        owner: str = "",
+        on_leave: Callable[[asyncio.Future[None]], None] | None = None,
     ) -> Any:
         """Run the function in a thread, in a copy of the current context; raises what the function raises.
 
-        If cancelled while the function runs, calls `on_leave` with a future that is done when the function returns.
+        `owner` is the account that it counts for. If cancelled while the function runs, calls `on_leave` with a future
+        that is done when the function returns.
         """
         loop = asyncio.get_running_loop()
         results = self._results
         if results is None or results.loop is not loop:
             results = self._results = ResultQueue(loop)
+        job = ThreadJob(self, loop.create_future(), results, function, args, owner)
+        slots = self._slots
         with self._lock:
-            self._make_room()
-            self._unfinished += 1
-        job = ThreadJob(self, loop.create_future(), results, function, args)
-        self._jobs.put(job)
+            if owner or slots.waiting or slots.taken >= slots.size or self._abandoned:
+                self._enter(job)
+            else:
+                slots.taken += 1
+                self._begin(job)
         try:
             outcome = await job.future
         except asyncio.CancelledError:
@@ -139,23 +151,33 @@ class Threads:
             raise outcome.exception
         return outcome
 
-    def _make_room(self) -> None:
+    def _enter(self, job: ThreadJob) -> None:
         if self._abandoned >= self._limit:
             raise ToolError(f"busy: all {self._limit} threads are held by cancelled calls; try again later")
-        spare = self._started - self._unfinished
-        if spare <= 0 and self._has_slot():
-            self._start()
-        elif -spare >= self._waiting:
-            raise ToolError(
-                f"busy: all {self._limit} threads are in use and {self._waiting} calls wait; try again later"
-            )
+        if self._slots.take(job.owner):
+            self._begin(job)
+            return
+        removed = self._slots.displace(job.owner)
+        if removed is not None:
+            removed.results.put(removed.future, Raised(self._full()))
+        if not self._slots.wait(job.owner, job):
+            raise self._full()
 
-    def _has_slot(self) -> bool:
-        return self._started - self._resting < self._limit
+    def _full(self) -> ToolError:
+        waiting = self._slots.most_waiting
+        return ToolError(f"busy: all {self._limit} threads are in use and {waiting} calls wait; try again later")
 
-    def _start(self) -> None:
-        self._started += 1
-        _PoolThread(self._jobs, self._started).start()
+    def _begin(self, job: ThreadJob) -> None:
+        """Hand a job that has a slot to a thread."""
+        self._unfinished += 1
+        if self._started < self._unfinished:
+            self._started += 1
+            _PoolThread(self._jobs, self._started).start()
+        self._jobs.put(job)
+
+    def _begin_waiting(self) -> None:
+        while (granted := self._slots.grant()) is not None:
+            self._begin(granted[1])
 
     def release(self) -> None:
         """End the idle threads; later jobs start new ones."""
@@ -172,24 +194,25 @@ class Threads:
             self._jobs.put(None)
 
     @contextmanager
-    def lend_slot(self) -> Iterator[None]:
+    def lend_slot(self, owner: str) -> Iterator[None]:
         """Let another thread run in place of this one, which waits; not if too many wait already."""
         with self._lock:
             lent = self._resting < self._max_resting
             if lent:
                 self._resting += 1
-                if self._started < self._unfinished and self._has_slot():
-                    self._start()
+                self._slots.free(owner)
+                self._begin_waiting()
         try:
             yield
         finally:
             if lent:
                 with self._lock:
                     self._resting -= 1
+                    self._slots.take_back(owner)
 
     def _leave(self, job: ThreadJob) -> asyncio.Future[None] | None:
         with self._lock:
-            if not job.begun or job.returned:
+            if self._slots.leave(job.owner, job) or not job.begun or job.returned:
                 return None
             job.left = job.results.loop.create_future()
             self._abandoned += 1
@@ -198,7 +221,7 @@ class Threads:
     def perform(self, job: ThreadJob) -> bool:
         """Run a job in this thread; returns whether the thread is still needed."""
         with self._lock:
-            # The caller left while its job was queued: do not start the function.
+            # The caller left before a thread took its job: do not start the function.
             job.begun = not job.future.cancelled()
         outcome: Any = None
         if job.begun:
@@ -214,7 +237,12 @@ class Threads:
             self._unfinished -= 1
             if job.left is not None:
                 self._abandoned -= 1
-            surplus = self._started - self._resting > self._limit
+            if job.owner or self._slots.waiting:
+                self._slots.free(job.owner)
+                self._begin_waiting()
+            else:
+                self._slots.taken -= 1
+            surplus = self._started > self._unfinished and self._started - self._resting > self._limit
             if surplus:
                 self._started -= 1
         if job.left is None:
@@ -225,12 +253,12 @@ class Threads:
 
 
 class _PoolThread(threading.Thread):
-    """A thread that runs jobs from a queue, and knows the pool of its current job."""
+    """A thread that runs jobs from a queue, and knows its current job."""
 
     def __init__(self, jobs: SimpleQueue[ThreadJob | None], number: int) -> None:
         super().__init__(name=f"pegboard-{number}", daemon=True)
         self._jobs = jobs
-        self.pool: Threads | None = None
+        self.job: ThreadJob | None = None
 
     def run(self) -> None:
         needed = True
@@ -238,10 +266,10 @@ class _PoolThread(threading.Thread):
             job = self._jobs.get()
             if job is None:
                 return
-            self.pool = job.pool
-            needed = self.pool.perform(job)
+            self.job = job
+            needed = job.pool.perform(job)
             # A thread that waits for its next job must not keep the last one, or the pool, alive.
-            self.pool = None
+            self.job = None
             del job
 
 
@@ -249,8 +277,8 @@ class _PoolThread(threading.Thread):
 def waiting_outside() -> Iterator[None]:
     """While this thread waits for an outside event, a pool thread lends its place."""
     thread = threading.current_thread()
-    if isinstance(thread, _PoolThread) and thread.pool is not None:
-        with thread.pool.lend_slot():
+    if isinstance(thread, _PoolThread) and thread.job is not None:
+        with thread.job.pool.lend_slot(thread.job.owner):
             yield
     else:
         yield

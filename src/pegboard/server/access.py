@@ -19,12 +19,16 @@ class Access:
 
     until: the time of the monotonic clock until which the credentials need not be verified again.
     resource_metadata: the URL of the metadata of the endpoint, for a later challenge.
+    account: what its requests are counted under: the principal, unless it is anonymous and has an address.
     """
 
-    __slots__ = ("_bound", "principal", "resource_metadata", "until")
+    __slots__ = ("_bound", "account", "principal", "resource_metadata", "until")
 
-    def __init__(self, principal: Principal, until: float = math.inf, resource_metadata: str = "") -> None:
+    def __init__(
+        self, principal: Principal, until: float = math.inf, resource_metadata: str = "", address: str = ""
+    ) -> None:
         self.principal = principal
+        self.account = principal.id or address
         self.until = until
         self.resource_metadata = resource_metadata
         self._bound: BoundedDict[int, tuple[Caller, Caller]] | None = None
@@ -35,7 +39,12 @@ class Access:
             self._bound = BoundedDict(_CALLERS)
         known = self._bound.get(id(caller))
         if known is None or known[0] is not caller:
-            bound = replace(caller, principal=self.principal, resource_metadata=self.resource_metadata)
+            bound = replace(
+                caller,
+                principal=self.principal,
+                account=self.account,
+                resource_metadata=self.resource_metadata,
+            )
             known = self._bound[id(caller)] = caller, bound
         return known[1]
 

@@ -78,6 +78,7 @@ class SessionRecords:
             version=written.revision,
             transport="http",
             principal=Principal(written.principal) if written.principal else ANONYMOUS,
+            account=written.principal,
             session=session_id,
             client=who.client,
             capabilities=who.capabilities,

@@ -72,6 +72,7 @@ def make_call(
             version=version,
             transport=transport,
             principal=Principal(principal) if isinstance(principal, str) else principal,
+            account=principal if isinstance(principal, str) else principal.id,
             session=session,
             client={"name": client, "version": "0"},
         ),

@@ -93,3 +93,33 @@ async def test_taken_and_freed_slots_balance_even_when_waiters_cancel(
     await asyncio.gather(*tasks, return_exceptions=True)
     assert slots.taken == 0
     assert most <= size
+
+
+async def test_callers_get_a_slot_in_turn() -> None:
+    slots, order = RequestSlots("x", 1), list[str]()
+    await slots.take(5)
+
+    async def running_call(owner: str) -> None:
+        await slots.take(5, owner)
+        order.append(owner)
+        slots.free(owner)
+
+    calls = [asyncio.create_task(running_call(owner)) for owner in ["flood"] * 50 + ["ada", "bob"]]
+    await asyncio.sleep(0)
+    slots.free()
+    await asyncio.gather(*calls)
+    assert order[:5] == ["flood", "ada", "bob", "flood", "flood"]
+
+
+async def test_a_flood_of_one_caller_leaves_a_place_in_the_queue_to_another() -> None:
+    slots = RequestSlots("x", 1, waiting=2)
+    await slots.take(5)
+    flood = [asyncio.create_task(slots.take(5, "flood")) for _ in range(2)]
+    await asyncio.sleep(0)
+    ada = asyncio.create_task(slots.take(5, "ada"))
+    with pytest.raises(Busy, match="'x' is busy"):
+        await flood[1]
+    slots.free()
+    await flood[0]
+    slots.free("flood")
+    await ada

@@ -9,7 +9,7 @@ import pytest
 from pegboard import Board, Client
 from pegboard.client.client import CallResult
 from pegboard.errors import REFUSED, DeclarationError, LimitReached
-from pegboard.middleware import ConcurrencyLimit, Timeout
+from pegboard.middleware import Call, ConcurrencyLimit, Timeout
 from pegboard.testing import Recorder, make_call, run_alone
 from tests.waiting import until
 
@@ -201,3 +201,21 @@ def test_a_time_that_makes_no_sense_is_refused_when_it_is_made(wrong: float) -> 
 def test_a_concurrency_limit_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(DeclarationError):
         ConcurrencyLimit(**wrong)  # type: ignore[arg-type]
+
+
+async def test_principals_that_wait_for_the_same_tool_get_it_in_turn() -> None:
+    limit, order, go = ConcurrencyLimit(1, wait=30, queue=100), list[str](), asyncio.Event()
+
+    async def answer(call: Call) -> str:
+        order.append(call.caller.principal.id)
+        await go.wait()
+        return "done"
+
+    runs = []
+    for name in ["flood"] * 20 + ["ada"]:
+        runs.append(asyncio.ensure_future(run_alone(limit, call=make_call("stub", principal=name), answer=answer)))
+        await asyncio.sleep(0)
+    await until(lambda: bool(order))
+    go.set()
+    await asyncio.gather(*runs)
+    assert order[:4] == ["flood", "flood", "ada", "flood"]

@@ -74,7 +74,7 @@ DEFAULT_OPTIONS: Final = LinkOptions()
 class Releasable(Protocol):
     """Something a request holds that others may use while the caller answers a question."""
 
-    def released(self) -> AbstractContextManager[None]: ...
+    def released(self, owner: str) -> AbstractContextManager[None]: ...
 
 
 class OutgoingRequest(Struct, kw_only=True, eq=False):
@@ -84,7 +84,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     decodes the result. A request on behalf of another client has that client as its `owner`, and its capabilities as
     `identity`: a modern server gets them with each request, a legacy one got the link's own in the handshake. A board in
     this process gets the `caller` itself. Progress extends the `deadline`. While the caller is asked, the deadline is paused
-    and the slots in `held` are released; `asked` counts the questions that are open.
+    and the slots in `held`, which count for an `account`, are released; `asked` counts the questions that are open.
     """
 
     method: str
@@ -98,6 +98,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     caller: Caller | None = None
     deadline: Deadline | None = None
     held: Sequence[Releasable] = ()
+    account: str = ""
     asked: int = 0
     far: float = -math.inf
 
@@ -122,7 +123,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
                 released.enter_context(paused((self.deadline,)))
             if not self.asked:
                 for slot in self.held:
-                    released.enter_context(slot.released())
+                    released.enter_context(slot.released(self.account))
             self.asked += 1
             try:
                 return await self.channel.ask(questions)

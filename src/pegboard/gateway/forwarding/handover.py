@@ -182,7 +182,8 @@ class Handover:
         self, parked_call: ParkedCall, answers: Mapping[str, Json], *, wants_progress: bool
     ) -> LegOutcome:
         afar = _RemoteChannel()
-        caller = Caller(version=MODERN, transport="crew", principal=Principal(parked_call.principal))
+        principal = parked_call.principal
+        caller = Caller(version=MODERN, transport="crew", principal=Principal(principal), account=principal)
         call = Call(method="", caller=caller, channel=afar, token=0 if wants_progress else None)
         parked_call.receive_answers(answers)
         try:

@@ -212,15 +212,17 @@ class Downstream:
         connection = self._pool.connections.get(key) or self._pool.connection(key)
         turn = connection.serializes(out.method) if connection.unattributed.ambiguous else None
         held = out.held = self._held if turn is None else (turn, self._slots)
+        account = ""
         if caller is not None:
+            account = out.account = caller.account
             self._identify(out, caller)
         quiet = config.timeout if timeout is None else timeout
         taken = 0
         connection.users += 1
         try:
             for slots in held:
-                if not slots.take_now():
-                    await slots.take(quiet)
+                if not slots.take_now(account):
+                    await slots.take(quiet, account)
                 taken += 1
             if not connection.link.is_open:
                 await connection.open(seconds=quiet)
@@ -232,7 +234,7 @@ class Downstream:
             raise
         finally:
             for slots in held[:taken]:
-                slots.free()
+                slots.free(account)
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
             if key is not OWN_KEY and not connection.users and connection.breaker.is_open:

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from pegboard.call import Call, Handler, Reply
 from pegboard.deadline import Deadline
 from pegboard.errors import DeclarationError, LimitReached
+from pegboard.fair_slots import FairSlots
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import Key, key_function, resolve, tool_of
 
-
-class _Seats:
-    """The slots of one account, and the calls that wait for one, first come first served."""
-
-    __slots__ = ("free", "waiting")
-
-    def __init__(self, seats: int) -> None:
-        self.free = seats
-        self.waiting: deque[asyncio.Future[None]] = deque()
-
-    def leave(self) -> None:
-        """Pass the slot to the next waiting call."""
-        while self.waiting:
-            waiter = self.waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self.free += 1
+_Room: TypeAlias = FairSlots[asyncio.Future[bool]]
 
 
 class ConcurrencyLimit(Middleware):
     """At most `limit` concurrent calls, of every kind, for each account that `by` names.
 
-    Further calls wait up to `wait` seconds for a slot, at most `queue` of them, and are rejected otherwise. A slot is
-    free when the call has ended; a sync tool whose call was cancelled may still be busy in its thread.
+    Further calls wait up to `wait` seconds for a slot, at most `queue` of them, and are rejected otherwise; principals
+    get a slot in turn. A slot is free when the call has ended; a sync tool whose call was cancelled may still be busy in
+    its thread.
     """
 
     order = 6
@@ -51,47 +36,53 @@ class ConcurrencyLimit(Middleware):
         self.limit, self.wait, self.queue = limit, wait, queue
         self.refused = 0
         self._key = key_function(by)
-        self._rooms: dict[str, _Seats] = {}
+        self._rooms: dict[str, _Room] = {}
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         """Run the call when fewer than `limit` others run, or reject it."""
-        key = self._key(call)
+        key, owner = self._key(call), call.caller.account
         room = self._rooms.get(key)
         if room is None:
-            room = self._rooms[key] = _Seats(self.limit)
-        if room.free:
-            room.free -= 1
-        else:
-            await self._queue_up(key, room, call)
+            room = self._rooms[key] = FairSlots(self.limit, self.queue if self.wait else 0, math.inf)
+        if not room.take(owner):
+            await self._queue_up(key, room, call, owner)
         try:
             return await proceed(call)
         finally:
-            self._leave(key, room)
+            self._leave(key, room, owner)
 
-    async def _queue_up(self, key: str, room: _Seats, call: Call) -> None:
-        if not self.wait or len(room.waiting) >= self.queue:
+    async def _queue_up(self, key: str, room: _Room, call: Call, owner: str) -> None:
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        removed = room.displace(owner)
+        if removed is not None and not removed.done():
+            removed.set_result(False)
+        if not room.wait(owner, waiter):
             raise self._refuse(call)
-        waiter = asyncio.get_running_loop().create_future()
-        room.waiting.append(waiter)
         limit = asyncio.timeout(self.wait)
         try:
             async with limit:
-                await waiter
+                has_slot = await waiter
         except BaseException as problem:
-            if waiter.done() and not waiter.cancelled():
+            if not room.leave(owner, waiter) and waiter.done() and not waiter.cancelled() and waiter.result():
                 # The slot was passed on at the same moment: it goes to the next call.
-                self._leave(key, room)
-            else:
-                room.waiting.remove(waiter)
+                self._leave(key, room, owner)
             if isinstance(problem, TimeoutError) and limit.expired():
                 raise self._refuse(call) from None
             raise
+        if not has_slot:
+            raise self._refuse(call)
 
-    def _leave(self, key: str, room: _Seats) -> None:
-        room.leave()
-        if room.free == self.limit:
+    def _leave(self, key: str, room: _Room, owner: str) -> None:
+        room.free(owner)
+        while (granted := room.grant()) is not None:
+            next_owner, waiter = granted
+            if waiter.done():
+                room.free(next_owner)
+            else:
+                waiter.set_result(True)
+        if not room.taken:
             # An unused account is dropped: there are never more of them than running calls.
-            del self._rooms[key]
+            self._rooms.pop(key, None)
 
     def _refuse(self, call: Call) -> LimitReached:
         self.refused += 1
