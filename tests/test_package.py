@@ -61,6 +61,7 @@ NAMES = [
     "Roots",
     "Sample",
     "Sampled",
+    "SignInClient",
     "Tool",
     "ToolCallRequest",
     "ToolCatalog",

@@ -54,6 +54,7 @@ _HOMES = {
     "Roots": "pegboard.asking.questions",
     "Sample": "pegboard.asking.questions",
     "Sampled": "pegboard.asking.questions",
+    "SignInClient": "pegboard.auth.issuer",
     "Tool": "pegboard.tools.tool",
     "ToolCallRequest": "pegboard.tools.parameters",
     "ToolCatalog": "pegboard.catalog.tool_catalog",

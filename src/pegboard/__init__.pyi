@@ -12,6 +12,7 @@ from pegboard.asking.questions import Sampled as Sampled
 from pegboard.auth.auth import Auth as Auth
 from pegboard.auth.issuer import Introspection as Introspection
 from pegboard.auth.issuer import Issuer as Issuer
+from pegboard.auth.issuer import SignInClient as SignInClient
 from pegboard.auth.principal import Principal as Principal
 from pegboard.auth.trusted_proxy import TrustedProxy as TrustedProxy
 from pegboard.board import Board as Board

@@ -531,6 +531,7 @@ class Board(GroupedRegistry, Hosted):
             await self._feed.start()
         self._warn_unmatched()
         await start_auth(self.auth, shared)
+        await self.start_sign_in(shared)
         await self._lifetimes.start()
 
     def _warn_unmatched(self) -> None:

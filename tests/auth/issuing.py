@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -44,6 +44,25 @@ class TestIssuer:
         self.asked: Counter[str] = Counter()
         self.down = False
         self.opaque: dict[str, dict[str, Any]] = {}
+        self.codes: dict[str, dict[str, Any]] = {}
+        self.id_claims: dict[str, Any] = {}
+
+    def consent(self, url: str) -> str:
+        """The person agrees on the page of the issuer: the address that the browser is sent back to."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+        code = uuid.uuid4().hex
+        self.codes[code] = asked
+        return f"{asked['redirect_uri']}?code={code}&state={asked['state']}&iss={quote(self.url, safe='')}"
+
+    def _exchange(self, form: dict[str, list[str]]) -> dict[str, Any] | None:
+        """The response to a code, which is accepted once, from the client that proves to have asked for it."""
+        asked = self.codes.pop(form["code"][0], None)
+        digest = encode(hashlib.sha256(form["code_verifier"][0].encode()).digest())
+        if asked is None or digest != asked["code_challenge"] or form["redirect_uri"] != [asked["redirect_uri"]]:
+            return None
+        claims = {"aud": asked["client_id"], "nonce": asked["nonce"], "scope": None, **self.id_claims}
+        token = self.sign(header={"typ": "JWT"}, **claims)
+        return {"access_token": "opaque", "token_type": "Bearer", "id_token": token, "scope": asked["scope"]}
 
     def claims(self, **changes: Any) -> dict[str, Any]:
         now = int(time.time())
@@ -75,10 +94,15 @@ class TestIssuer:
                     "issuer": self.url,
                     "jwks_uri": f"{self.url}/keys",
                     "introspection_endpoint": f"{self.url}/introspect",
+                    "authorization_endpoint": f"{self.url}/authorize",
+                    "token_endpoint": f"{self.url}/token",
                 },
             )
         elif path == "/keys":
             reply(writer, {"keys": [key.as_dict(private=False) for key in self.keys]})
+        elif path == "/token":
+            answer = self._exchange(parse_qs(asked.body.decode()))
+            reply(writer, answer or {"error": "invalid_grant"}, "200 OK" if answer else "400 Bad Request")
         elif path == "/introspect":
             basic = base64.b64encode(b"gateway:s3cret").decode()
             if asked.headers.get("authorization") != f"Basic {basic}":

@@ -94,7 +94,7 @@ class ApiKeys:
             if not is_scope(scope):
                 raise SetupError(f"{scope!r} is not a scope: it must not contain spaces, quotes or backslashes")
         text = MARK + secrets.token_urlsafe(32)
-        added = ApiKey(name, _digest(text), tuple(scopes), tuple(roles), self._clock(), expires)
+        added = ApiKey(name, digest_of(text), tuple(scopes), tuple(roles), self._clock(), expires)
 
         def change(keys: list[ApiKey]) -> list[ApiKey]:
             if any(key.name == name for key in keys):
@@ -140,33 +140,36 @@ class ApiKeys:
 
     def verify(self, credentials: RequestCredentials) -> Verified:
         """Verify a key: against the keys in memory, which are read again every few seconds."""
-        if self._ticks() - self._read < CHECK_SECONDS:
-            return self._find(credentials)
-        return self._read_and_find(credentials)
+        if credentials.scheme != "Bearer":
+            raise invalid_token("Send the key as a Bearer token", credentials.scheme)
+        return self.verify_digest(digest_of(credentials.token))
 
-    async def _read_and_find(self, credentials: RequestCredentials) -> VerifiedIdentity:
+    def verify_digest(self, digest: bytes) -> Verified:
+        """The same for a key of which only the digest is kept."""
+        return self._find(digest) if self._ticks() - self._read < CHECK_SECONDS else self._read_and_find(digest)
+
+    async def _read_and_find(self, digest: bytes) -> VerifiedIdentity:
         try:
             keys = (await self._load())[0]
         except StoreDown:
             raise unavailable("The key cannot be verified now; try again later") from None
         before, self._known = self._known, {key.digest: key for key in keys}
         self._read = self._ticks()
-        for digest, key in before.items():
-            if digest not in self._known:
+        for known, key in before.items():
+            if known not in self._known:
                 self.revoked(PREFIX + key.name)
-        return self._find(credentials)
+        return self._find(digest)
 
-    def _find(self, credentials: RequestCredentials) -> VerifiedIdentity:
-        key = self._known.get(_digest(credentials.token))
+    def _find(self, digest: bytes) -> VerifiedIdentity:
+        key = self._known.get(digest)
         if key is None:
-            raise invalid_token("The key is unknown or was revoked", credentials.scheme)
+            raise invalid_token("The key is unknown or was revoked")
         if key.expires is not None and key.expires <= self._clock():
-            raise invalid_token("The key has expired", credentials.scheme)
-        if credentials.scheme != "Bearer":
-            raise invalid_token("Send the key as a Bearer token", credentials.scheme)
+            raise invalid_token("The key has expired")
         return VerifiedIdentity(key.principal, key.expires, CHECK_SECONDS)
 
 
-def _digest(text: str) -> bytes:
+def digest_of(text: str) -> bytes:
+    """The digest that stands for a key."""
     # A key has 256 random bits: it cannot be guessed, so a slow hash would protect nothing.
     return hashlib.sha256(text.encode()).digest()

@@ -17,6 +17,7 @@ from pegboard.auth.issuer import Issuer
 from pegboard.auth.issuer_connection import Connect, IssuerConnection
 from pegboard.auth.issuer_keys import IssuerKeys
 from pegboard.auth.jwt_verifier import JwtVerifier
+from pegboard.auth.openid_login import LoginAttempt, OpenIdLogin
 from pegboard.auth.principal import Principal
 from pegboard.auth.request_credentials import (
     RequestCredentials,
@@ -75,6 +76,8 @@ class Auth:
         self._proxied: TokenVerifier | None = None
         self._connections: list[IssuerConnection] = []
         self._key_sets: list[IssuerKeys] = []
+        self._api_keys: ApiKeys | None = None
+        self.logins: Mapping[str, OpenIdLogin] = {}
         self._started = False
         self._surroundings: tuple[KeyRecords | None, Connect] | None = None
         self._changed: list[Callable[[], None]] = []
@@ -113,7 +116,7 @@ class Auth:
         proofs = ProofVerifier(self._clock)
         verifiers: list[tuple[str, TokenVerifier]] = []
         if self.keys and records is not None:
-            api_keys = ApiKeys(records, self._clock)
+            api_keys = self._api_keys = ApiKeys(records, self._clock)
             api_keys.revoked = self._note_revoked
             verifiers.append((PREFIX, api_keys))
         for issuer in self.issuers:
@@ -124,6 +127,10 @@ class Auth:
                 verifiers.append((issuer.prefix, asking))
             else:
                 verifiers.append((issuer.prefix, self._jwt_verifier(issuer, connection, proofs)))
+            if issuer.sign_in is not None:
+                login = OpenIdLogin(issuer, issuer.sign_in, connection, self._clock)
+                self._key_sets.append(login.keys)
+                self.logins = {**self.logins, issuer.issuer: login}
         # Opaque tokens could be of any issuer that is asked: first those that a verifier recognizes.
         self._verifiers = tuple(sorted(verifiers, key=lambda entry: isinstance(entry[1], IntrospectionVerifier)))
         if self.proxy is not None and self.proxy.issuer is not None:
@@ -141,6 +148,7 @@ class Auth:
         key_sets, self._key_sets = self._key_sets, []
         connections, self._connections = self._connections, []
         self._verifiers, self._proxied = (), None
+        self._api_keys, self.logins = None, {}
         self._started = False
         for keys in key_sets:
             await keys.close()
@@ -196,6 +204,31 @@ class Auth:
             found = self._verify(credentials.token)
             return self._await_own(found) if inspect.isawaitable(found) else self._accept_own(found)
         raise invalid_token("The token is not of an issuer that is accepted here", credentials.scheme)
+
+    def verify_key(self, digest: bytes) -> Verified:
+        """Verify an API key by its digest, where the key itself is not kept."""
+        if self._api_keys is None:
+            raise invalid_token("API keys are not accepted here")
+        verified = self._api_keys.verify_digest(digest)
+        return (
+            self._complete(verified, PREFIX)
+            if isinstance(verified, VerifiedIdentity)
+            else self._await(verified, PREFIX)
+        )
+
+    async def finish_login(
+        self, issuer: str, attempt: LoginAttempt, redirect_uri: str, parameters: Mapping[str, str]
+    ) -> VerifiedIdentity:
+        """The person who returns from an issuer; AuthRefusal if the sign-in is not accepted.
+
+        attempt: what `begin` of the login returned.
+        redirect_uri: the URL that the issuer sent the browser to.
+        parameters: the query of that request.
+        """
+        login = self.logins.get(issuer)
+        if login is None:
+            raise invalid_token("This server has no sign-in at this issuer")
+        return self._complete(await login.finish(attempt, redirect_uri, parameters), login.issuer.prefix)
 
     def _verify_proxied(self, credentials: RequestCredentials) -> Verified:
         proxy = self.proxy

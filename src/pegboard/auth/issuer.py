@@ -29,6 +29,22 @@ class Introspection(Struct, frozen=True):
         return f"Introspection(client_id={self.client_id!r})"
 
 
+class SignInClient(Struct, frozen=True):
+    """How people sign in at an issuer with a browser, for the console and other pages (OpenID Connect).
+
+    client_id: the name of this server at the issuer, where its redirect URI is `<URL of the server>/sign-in/callback`.
+    client_secret: its secret; empty for a public client.
+    scopes: the scopes to request, besides `openid` and those of `Auth(scopes=…)`.
+    """
+
+    client_id: str
+    client_secret: str = ""
+    scopes: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"SignInClient(client_id={self.client_id!r})"
+
+
 class Issuer(Struct, frozen=True):
     """An authorization server whose tokens are accepted.
 
@@ -41,6 +57,7 @@ class Issuer(Struct, frozen=True):
     prefix: put before the ids of its principals, so that those of two issuers differ.
     leeway: how many seconds its clock may differ from ours.
     introspection: ask the issuer about each token, for tokens that are not JWTs or can be revoked.
+    sign_in: let people sign in at it with a browser.
     """
 
     issuer: str
@@ -52,6 +69,7 @@ class Issuer(Struct, frozen=True):
     prefix: str = ""
     leeway: float = 30.0
     introspection: Introspection | None = None
+    sign_in: SignInClient | None = None
 
     @property
     def audiences(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ class IssuerConnection(Protocol):
         """A JSON document."""
 
     async def post(self, url: str, form: Sequence[tuple[str, str]], user: str, secret: str) -> Mapping[str, object]:
-        """The JSON response to a form, sent with HTTP Basic authentication."""
+        """The JSON response to a form, sent with HTTP Basic authentication if there is a user."""
 
     async def close(self) -> None: ...
 

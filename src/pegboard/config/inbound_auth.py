@@ -33,6 +33,16 @@ _INTROSPECTION: Final = ObjectValue(
     },
     required={"clientId": "introspection needs a 'clientId'", "clientSecret": "introspection needs a 'clientSecret'"},
 )
+_SIGN_IN: Final = ObjectValue(
+    "signIn",
+    {
+        "clientId": ObjectField("client_id", _TEXT, "the name of the gateway at the issuer"),
+        "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}; none for a public client"),
+        "scopes": ObjectField("scopes", _TEXTS, "the scopes to request, besides openid"),
+    },
+    required={"clientId": "signIn needs a 'clientId'"},
+    short="clientId",
+)
 _ISSUER: Final = ObjectValue(
     "an issuer",
     {
@@ -49,6 +59,7 @@ _ISSUER: Final = ObjectValue(
         ),
         "leeway": ObjectField("leeway", NumberValue(), "seconds that its clock may differ: 30"),
         "introspection": ObjectField("introspection", _INTROSPECTION, "ask the issuer about each token"),
+        "signIn": ObjectField("sign_in", _SIGN_IN, "let people sign in at it with a browser, for the console"),
     },
     required={"issuer": "an issuer has no 'issuer'"},
     short="issuer",

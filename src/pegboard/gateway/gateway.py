@@ -239,6 +239,7 @@ class Gateway(Hosted):
                 for seal in self._forwarder.seals:
                     seal.prefer(key)
         await start_auth(self.auth, shared)
+        await self.start_sign_in(shared)
         await self._main.start(shared)
         for name, endpoint in self._toolboxes.items():
             await self._start_endpoint(name, endpoint)

@@ -23,6 +23,8 @@ from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.http_types import Route
 from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
+from pegboard.server.pages.sign_in import PATH as SIGN_IN
+from pegboard.server.pages.sign_in import SignIn
 from pegboard.server.serve import run, serve
 from pegboard.server.serving_options import (
     MountOptions,
@@ -51,6 +53,18 @@ class Hosted(ABC):
     def routes(self) -> dict[str, Route]:
         """What is served beside the MCP endpoint, by the first part of its path: `/console`."""
         return {}
+
+    @cached_property
+    def sign_in(self) -> SignIn:
+        """Who uses the pages of this server; its own pages are served once a page asks for it, before `start`."""
+        sign_in = SignIn(str(self.info["name"]), self.auth)
+        self.routes[SIGN_IN] = sign_in.accept
+        return sign_in
+
+    async def start_sign_in(self, shared: SharedStore | None) -> None:
+        """Share sign-ins with other processes, if there are pages."""
+        if "sign_in" in vars(self):
+            await self.sign_in.start(shared)
 
     @property
     @abstractmethod

@@ -40,7 +40,12 @@ class IssuerClient:
     async def post(self, url: str, form: Sequence[tuple[str, str]], user: str, secret: str) -> Mapping[str, object]:
         # RFC 6749, 2.3.1: both are form-encoded before they are joined.
         basic = b64encode(f"{quote_plus(user)}:{quote_plus(secret)}".encode())
-        return _document(await self._client.post_form(url, form, b"Authorization: Basic " + basic + b"\r\n"), url)
+        field = b"Authorization: Basic " + basic + b"\r\n" if user else b""
+        reply = await self._client.post_form(url, form, field)
+        if reply.reason:
+            hidden = [secret, *(value for _, value in form)]
+            raise ServerFault(f"{url}: {reply.describe_error(hidden)}")
+        return _document(reply, url)
 
     async def close(self) -> None:
         await self._pool.close()

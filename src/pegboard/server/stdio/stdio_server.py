@@ -7,14 +7,13 @@ to stderr, and stdin is empty for them.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import stat
 import sys
 from collections.abc import Mapping
 from typing import BinaryIO, Final, cast
 
-from pegboard.auth.principal import Principal
+from pegboard.auth.local_user import local_user
 from pegboard.call import Handler, Json
 from pegboard.errors import InvalidRequest, SetupError
 from pegboard.limits import Limits
@@ -156,16 +155,6 @@ def claim_pipes() -> tuple[int, int]:
 def _can_be_watched(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
-def local_user() -> Principal:
-    """The user who started the server: a client on stdio is a program of that user."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        # A container may run under a number that has no name.
-        name = str(os.getuid()) if hasattr(os, "getuid") else "user"
-    return Principal(f"local:{name}", kind="local")
 
 
 async def open_stdio(

@@ -1,0 +1,1 @@
+"""Pages for people: who uses this browser, and plain pages with forms."""
