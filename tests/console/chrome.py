@@ -1,6 +1,7 @@
 """A real Chromium, driven through its debugging protocol.
 
-Chromium is that of the system, or the one in the npm package @sparticuz/chromium, which `make setup` installs.
+Chromium is that of the system, or the one in the npm package @sparticuz/chromium, which `make setup` installs and the
+first test unpacks into `.peers`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from websockets.asyncio.client import ClientConnection, connect
 ROOT = Path(__file__).parents[2]
 NODE = ROOT / ".peers" / "bin" / "node"
 PACKAGES = ROOT / "tests" / "peers" / "node"
+PACKED = PACKAGES / "node_modules" / "@sparticuz" / "chromium"
 SECONDS = 30
 
 _FLAGS = (
@@ -53,10 +55,34 @@ def executable() -> str:
         found = shutil.which(name) if name else None
         if found:
             return found
-    script = "import('@sparticuz/chromium').then(async (m) => console.log(await m.default.executablePath()))"
-    asked = subprocess.run([NODE, "-e", script], cwd=PACKAGES, capture_output=True, text=True, check=False)
-    assert asked.returncode == 0, f"There is no Chromium: run `make setup`. {asked.stderr}"
-    return asked.stdout.strip()
+    assert PACKED.exists(), "There is no Chromium: run `make setup`."
+    version = json.loads((PACKED / "package.json").read_text())["version"]
+    folder = ROOT / ".peers" / f"chromium-{version}"
+    if not folder.exists():
+        _unpack(folder)
+    return str(folder / "chromium")
+
+
+def _unpack(folder: Path) -> None:
+    """Unpack the Chromium from npm; another process may do the same at the same time, and the first one to finish wins."""
+    script = "import('@sparticuz/chromium').then((m) => m.default.executablePath())"
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unpacking-") as own:
+        unpacked = Path(own) / "chromium"
+        unpacked.mkdir()
+        # The package unpacks into the temporary folder.
+        done = subprocess.run(
+            [NODE, "-e", script],
+            cwd=PACKAGES,
+            env={**os.environ, "TMPDIR": str(unpacked)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"Chromium cannot be unpacked: {done.stderr}"
+        try:
+            unpacked.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
 
 
 class Page:
