@@ -1,10 +1,13 @@
-"""Runs tests written as `async def`, each in a fresh event loop and within a bound."""
+"""Runs tests written as `async def`, each in a fresh event loop and within a bound, and shows where a test hangs."""
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import functools
 import inspect
+import os
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,7 +19,13 @@ from tests.leaks import note_tasks
 DEADLINE = 60.0
 SLOW_DEADLINE = 900.0
 
+# The stacks of all threads are printed when a test has hung for so long, or up to so much longer.
+HANG = 120.0
+HANG_SLACK = 30.0
+
 _deadline: asyncio.Timeout | None = None
+_stderr = -1
+_armed = -HANG
 
 
 async def skip(seconds: float) -> None:
@@ -56,3 +65,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
     elif inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = in_a_loop(pyfuncitem.obj, seconds)
     return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _stderr
+    # Pytest captures the descriptor 2 of each test.
+    _stderr = os.dup(2)
+    config.add_cleanup(faulthandler.cancel_dump_traceback_later)
+
+
+def pytest_runtest_setup() -> None:
+    """Watch for a hang. Arming starts a thread and waits for the last one to end: too slow for each of 17,000 tests."""
+    global _armed
+    now = time.monotonic()
+    if now - _armed > HANG_SLACK:
+        _armed = now
+        faulthandler.dump_traceback_later(HANG + HANG_SLACK, file=_stderr)
