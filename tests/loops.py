@@ -24,8 +24,6 @@ HANG = 120.0
 HANG_SLACK = 30.0
 
 _deadline: asyncio.Timeout | None = None
-_stderr = -1
-_armed = -HANG
 
 
 async def skip(seconds: float) -> None:
@@ -67,17 +65,27 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Any:
     return (yield)
 
 
+class HangWatch:
+    """Arms the watchdog of the standard library now and then.
+
+    Arming it starts a thread and waits for the last one to end, which is too slow for each of 17,000 tests.
+    """
+
+    def __init__(self) -> None:
+        # Pytest captures the descriptor 2 of each test.
+        self._stderr = os.dup(2)
+        self._armed = -HANG_SLACK
+
+    def pytest_runtest_setup(self) -> None:
+        now = time.monotonic()
+        if now - self._armed > HANG_SLACK:
+            self._armed = now
+            faulthandler.dump_traceback_later(HANG + HANG_SLACK, file=self._stderr)
+
+    def pytest_unconfigure(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self._stderr)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    global _stderr
-    # Pytest captures the descriptor 2 of each test.
-    _stderr = os.dup(2)
-    config.add_cleanup(faulthandler.cancel_dump_traceback_later)
-
-
-def pytest_runtest_setup() -> None:
-    """Watch for a hang. Arming starts a thread and waits for the last one to end: too slow for each of 17,000 tests."""
-    global _armed
-    now = time.monotonic()
-    if now - _armed > HANG_SLACK:
-        _armed = now
-        faulthandler.dump_traceback_later(HANG + HANG_SLACK, file=_stderr)
+    config.pluginmanager.register(HangWatch())

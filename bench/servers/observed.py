@@ -3,6 +3,7 @@
 import sys
 
 from pegboard import Board
+from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.middleware import Metrics, Tracing
 
@@ -20,7 +21,7 @@ async def add(a: float, b: float) -> float:
 if __name__ == "__main__":
     match sys.argv[1]:
         case "idle" | "open":
-            Console(board, token=TOKEN)
+            Console(BoardSubject(board), token=TOKEN)
         case "metrics":
             board.use(Metrics())
         case "tracing":

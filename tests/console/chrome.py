@@ -76,6 +76,7 @@ def _unpack(folder: Path) -> None:
             env={**os.environ, "TMPDIR": str(unpacked)},
             capture_output=True,
             text=True,
+            check=False,
         )
         assert done.returncode == 0, f"Chromium cannot be unpacked: {done.stderr}"
         try:

@@ -9,7 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from pegboard import Board, Gateway
+from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
+from pegboard.console.gateway_subject import GatewaySubject
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
@@ -26,7 +28,7 @@ class ServedConsole(Struct):
 
 @asynccontextmanager
 async def serving_console(served: Board | Gateway, **options: Any) -> AsyncIterator[ServedConsole]:
-    console = Console(served, **options)
+    console = Console(GatewaySubject(served) if isinstance(served, Gateway) else BoardSubject(served), **options)
     endpoint = HttpEndpoint(served.handler, served.info, limits=served.limits, guard=Guard(), routes=served.routes)
     await served.start()
     server = await listen(endpoint, served.limits)

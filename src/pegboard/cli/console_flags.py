@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
-from pegboard.board import Board
 from pegboard.console.console import Console
-from pegboard.gateway.gateway import Gateway
+from pegboard.console.console_subject import ConsoleSubject
 from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
 
@@ -19,12 +19,14 @@ def add_console_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--open", action="store_true", help="open the console in the browser")
 
 
-def add_console(served: Board | Gateway, chosen: argparse.Namespace, options: ServingOptions) -> Console | None:
+def add_console(
+    make_subject: Callable[[], ConsoleSubject], chosen: argparse.Namespace, options: ServingOptions
+) -> Console | None:
     """The console of this launch: over HTTP, on this machine, with one worker."""
     local = options["uds"] is None and is_loopback(options["host"])
     if not chosen.console or options["transport"] == "stdio" or not local or options["workers"] > 1:
         return None
-    return Console(served)
+    return Console(make_subject())
 
 
 def announce_console(console: Console | None, chosen: argparse.Namespace, url: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -47,7 +48,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments[:1] or ["--help"])
     guard_last_resort()
+    # Modules are not garbage: a tenth of the start would go into searching them, again and again.
+    gc.disable()
     verb = import_module(f"pegboard.cli.commands.{chosen.verb}_command")
+    gc.freeze()
+    gc.enable()
     try:
         sys.exit(verb.main(arguments[1:]))
     except PegboardError as error:

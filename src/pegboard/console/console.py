@@ -13,15 +13,12 @@ from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_access import SECURITY_HEADERS, ConsoleAccess
 from pegboard.console.console_calls import ConsoleCalls
-from pegboard.console.console_subject import BoardSubject, ConsoleSubject, GatewaySubject
+from pegboard.console.console_subject import ConsoleSubject
 from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, Refusal, SetupError
-from pegboard.gateway.gateway import Gateway
-from pegboard.middleware.observability.history import History
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 
 PATH: Final = "/console"
@@ -37,15 +34,9 @@ Change = Callable[[Mapping[str, Json], Sink], Coroutine[Any, Any, Answer | None]
 class Console:
     """Serves the console of a board or gateway; `accept` is a route of its HTTP endpoint."""
 
-    def __init__(self, served: Board | Gateway, *, token: str | None = None) -> None:
-        history = History()
-        self._subject: ConsoleSubject
-        if isinstance(served, Gateway):
-            self._subject = GatewaySubject(served, history)
-        else:
-            self._subject = BoardSubject(served, history)
-        served.use(history, history.inner)
-        served.routes[PATH] = self.accept
+    def __init__(self, subject: ConsoleSubject, *, token: str | None = None) -> None:
+        self._subject = subject
+        subject.served.routes[PATH] = self.accept
         self._access = ConsoleAccess(token)
         self._calls = ConsoleCalls(self._subject)
         self._open_pages = 0

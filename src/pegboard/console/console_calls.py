@@ -35,11 +35,11 @@ class _Served:
 
     @property
     def handler(self) -> Handler:
-        return self._subject.handler
+        return self._subject.served.handler
 
     @property
     def info(self) -> Mapping[str, Json]:
-        return self._subject.info
+        return self._subject.served.info
 
     async def start(self) -> None:
         """It is served already."""

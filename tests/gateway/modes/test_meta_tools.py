@@ -17,7 +17,7 @@ from pegboard.errors import HeaderMismatch, InvalidParams, UnknownTool
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN, SEARCH, USE
 from pegboard.gateway.modes.meta_tool_host import ServerStatus, Toolbox, Visibility
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
-from pegboard.gateway.modes.mode_choice import tokens_of
+from pegboard.middleware.observability.token_count import tokens_of
 from pegboard.testing import Recorder
 from pegboard.tools.tool_result import PARSE_WARNINGS as WARNINGS
 from tests.depth import examples

@@ -15,6 +15,7 @@ from pegboard.cli.commands.up_command import Announcement
 from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.console.gateway_subject import GatewaySubject
 from pegboard.demo import desk, notes
 from pegboard.gateway.gateway import Gateway
 from pegboard.limits import Limits
@@ -97,7 +98,7 @@ def main(argv: list[str]) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
-    console = add_console(demo, chosen, options)
+    console = add_console(lambda: GatewaySubject(demo), chosen, options)
 
     def on_ready(url: str) -> None:
         first = announce_console(console, chosen, url)

@@ -13,6 +13,7 @@ from pegboard import __version__
 from pegboard.board import Board
 from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
+from pegboard.console.board_subject import BoardSubject
 from pegboard.loading import load_board
 from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import choose_transport, run
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     # What the file prints while it is imported must not reach the client.
     pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
-    console = add_console(board, chosen, options)
+    console = add_console(lambda: BoardSubject(board), chosen, options)
     run(board, options, lambda url: announce(board, url, began, announce_console(console, chosen, url)), pipes)
     return 0
 

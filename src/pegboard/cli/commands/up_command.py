@@ -15,6 +15,7 @@ from pegboard.cli.console_flags import add_console, add_console_flags, announce_
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.status_table import render_servers, render_status
 from pegboard.config.gateway_config import find_config
+from pegboard.console.gateway_subject import GatewaySubject
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.state_folder import store_path
 from pegboard.logs.log_lines import announce_lines, set_up_logging
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
         stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
         options["store"] = "memory" if stdio else f"sqlite:{store_path(path)}"
 
-    console = add_console(gateway, chosen, options)
+    console = add_console(lambda: GatewaySubject(gateway), chosen, options)
 
     def on_ready(url: str) -> None:
         _reload_on_hangup(gateway)

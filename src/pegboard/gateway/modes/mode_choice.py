@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.gateway.modes.meta_tool_host import Mode, Toolbox, Visibility
 from pegboard.gateway.modes.tool_directory import Directory
-from pegboard.middleware.observability.token_count import Counter, estimate_tokens
+from pegboard.middleware.observability.token_count import tokens_of
 
 ShownMode: TypeAlias = Literal["all", "dynamic", "proxy"]
 
 AUTO_TOKENS: Final = 10_000
 """A twentieth of the context window of current models."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class ModeChoice(Struct, frozen=True):
@@ -40,11 +37,6 @@ class ModeChoice(Struct, frozen=True):
     def without_toolboxes(self, access: Visibility) -> Mode:
         """The mode without a toolbox."""
         return access.mode or self.endpoint or self.gateway
-
-
-def tokens_of(definition: Mapping[str, Json], count: Counter = estimate_tokens) -> int:
-    """The approximate tokens of a definition; an exact count would need 40 MB of vocabulary per process."""
-    return count(_encode(definition).decode("utf-8"))
 
 
 class TokenCounts:

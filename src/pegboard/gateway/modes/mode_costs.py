@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from pegboard.call import Json
-from pegboard.gateway.modes.mode_choice import tokens_of
 from pegboard.gateway.modes.tool_directory import Directory
-from pegboard.middleware.observability.token_count import Counter, estimate_tokens
+from pegboard.middleware.observability.token_count import Counter, estimate_tokens, tokens_of
 from pegboard.tools.naming import counted
 
 

@@ -1,0 +1,115 @@
+"""What the console shows of a gateway: a lane for each server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import time
+
+from pegboard.call import Json
+from pegboard.console.console_subject import about, describe
+from pegboard.errors import InvalidParams
+from pegboard.gateway.gateway import Gateway
+from pegboard.gateway.modes.mode_costs import ModeCosts
+from pegboard.gateway.modes.tool_directory import Directory
+from pegboard.gateway.servers.downstream import Downstream
+from pegboard.middleware.observability.history import History
+from pegboard.middleware.observability.masking import mask_command, mask_text
+
+
+class GatewaySubject:
+    """A gateway: a lane for each server."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.served = gateway
+        self.history = History()
+        gateway.use(self.history, self.history.inner)
+        self._since = time()
+        # Changes made in the console: an open page may hold an older state than the one it was last sent.
+        self._changes = 0
+        self._costs: tuple[Directory, ModeCosts] | None = None
+
+    def overview(self) -> dict[str, Json]:
+        endpoint = self.served.endpoints[0]
+        # Open pages ask for it every second; the tokens are counted again only when the tools change.
+        if self._costs is None or self._costs[0] is not endpoint.directory:
+            self._costs = endpoint.directory, endpoint.costs()
+        costs = self._costs[1]
+        return {
+            **about("gateway", self.served.info, self._since),
+            "mode": self.served.config.mode,
+            "changes": self._changes,
+            "toolboxes": [
+                {
+                    "name": toolbox.name,
+                    "description": toolbox.description,
+                    "servers": list(self._servers(toolbox.name)),
+                }
+                for toolbox in endpoint.toolboxes
+            ],
+            "costs": {
+                "tools": costs.tools,
+                "all": costs.all,
+                "dynamic": costs.dynamic,
+                "proxy": costs.proxy,
+                "opened": dict(costs.opened),
+            },
+        }
+
+    def _servers(self, toolbox: str) -> Iterator[dict[str, Json]]:
+        running = {
+            downstream.name: downstream for downstream in self.served.downstreams if downstream.toolbox == toolbox
+        }
+        for name in self.served.config.toolboxes[toolbox].servers:
+            server = running.get(name)
+            yield {"name": name, "state": "stopped"} if server is None else _server(server)
+
+    def tools(self) -> list[dict[str, Json]]:
+        return [
+            describe(
+                entry.name,
+                entry.definition,
+                f"{entry.place.toolbox}/{entry.place.server}",
+                entry.place.toolbox,
+                entry.place.server,
+                entry.place.tool,
+            )
+            for entry in self.served.endpoints[0].directory
+        ]
+
+    def search(self, query: str) -> list[str]:
+        found = self.served.endpoints[0].directory.search(query, lambda _: True)
+        return [entry.name for entry in found]
+
+    async def change_server(self, toolbox: str, server: str, action: str) -> None:
+        self._changes += 1
+        match action:
+            case "restart":
+                await self.served.restart_server(toolbox, server)
+            case "stop" | "start":
+                await self.served.enable_server(toolbox, server, on=action == "start")
+            case _:
+                raise InvalidParams(f"Unknown action {action[:40]!r}; use start, stop or restart")
+
+    async def lock(self) -> Json:
+        report = await self.served.compare_with_lock()
+        return None if report is None else report.as_json()
+
+    async def accept(self, names: list[str]) -> None:
+        await self.served.accept_definitions(names)
+
+
+def _server(server: Downstream) -> dict[str, Json]:
+    config = server.config
+    catalog = server.catalog
+    return {
+        "name": server.name,
+        "state": server.state,
+        "problem": mask_text(server.problem),
+        "kind": config.kind,
+        "target": " ".join(mask_command(config.command)) if config.kind == "stdio" else mask_text(config.url or ""),
+        "version": "" if catalog is None else catalog.version,
+        "tools": 0 if catalog is None else len(catalog.tools),
+        "spawns": server.spawns,
+        "in_flight": server.in_flight,
+        "output": mask_text(server.output),
+    }
