@@ -23,10 +23,10 @@ BUDGET = 1.05
 def watched(server: Server) -> Iterator[None]:
     """An open page: a connection that reads the stream of events."""
     with socket.create_connection(("127.0.0.1", server.port)) as page:
-        page.sendall(
-            b"GET /console/events HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nCookie: pegboard_console=bench\r\n\r\n"
-            % server.port
-        )
+        host = b" HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % server.port
+        page.sendall(b"GET /console/?token=bench" + host + b"\r\n")
+        cookie = page.recv(8192).partition(b"set-cookie: ")[2].partition(b";")[0]
+        page.sendall(b"GET /console/events" + host + b"Cookie: " + cookie + b"\r\n\r\n")
         page.recv(1024)
         page.setblocking(False)
         yield

@@ -371,6 +371,10 @@ class Board(GroupedRegistry, Hosted):
         for called in self._called():
             yield called, view.of(called)
 
+    def verdict(self, principal: Principal, item: Item) -> Verdict:
+        """What a caller, `principal`, may do with an `item` that need not exist, and which rule decided."""
+        return self._access.rules.verdict(principal, item)
+
     def _scopes_of(self, kind: str, name: str) -> frozenset[str]:
         """The scopes that a tool, a prompt, a resource or a template requires of its callers."""
         catalogs: Mapping[str, Callable[[str], Tool | Prompt | Resource | None]] = {

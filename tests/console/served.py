@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 from msgspec import Struct
 
 from pegboard import Board, Gateway
@@ -23,7 +24,8 @@ class ServedConsole(Struct):
     link: str
     base: str
     mcp: str
-    token: str
+    cookie: str
+    csrf: str
 
 
 @asynccontextmanager
@@ -35,7 +37,11 @@ async def serving_console(served: Board | Gateway, **options: Any) -> AsyncItera
     try:
         mcp = f"http://127.0.0.1:{server.port}/mcp"
         link = console.link(mcp)
-        yield ServedConsole(link, mcp.removesuffix("/mcp"), mcp, link.partition("token=")[2])
+        async with httpx.AsyncClient(trust_env=False) as browser:
+            entered = await browser.get(link)
+            csrf = (await browser.get(f"{mcp.removesuffix('/mcp')}/console/api/me")).json()["csrf"]
+        cookie = entered.headers["set-cookie"].partition(";")[0]
+        yield ServedConsole(link, mcp.removesuffix("/mcp"), mcp, cookie, csrf)
     finally:
         await server.close()
         await served.stop()

@@ -45,13 +45,6 @@ class Response:
         return json.loads(self.body)
 
 
-CHANGE = {"x_pegboard_console": "1"}
-
-
-def cookie(token: str) -> dict[str, str]:
-    return {"cookie": f"pegboard_console={token}"}
-
-
 async def open_request(
     at: ServedConsole, path: str, method: str, body: Any, headers: dict[str, str]
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -67,11 +60,10 @@ async def open_request(
     return reader, writer
 
 
-async def send(
-    at: ServedConsole, path: str, *, method: str = "GET", body: Any = None, token: str | None = "", **headers: str
-) -> Response:
-    """Send a request with the cookie of the console, or without if `token` is None."""
-    given = headers if token is None else {**cookie(token or at.token), **headers}
+async def send(at: ServedConsole, path: str, *, method: str = "GET", body: Any = None, **headers: str) -> Response:
+    """Send a request as a page of the console does; headers replace those that it sends."""
+    own = {"cookie": at.cookie, **({"x_pegboard_csrf": at.csrf} if method == "POST" else {})}
+    given = {name: value for name, value in {**own, **headers}.items() if value}
     reader, writer = await open_request(at, path, method, body, given)
     head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -80,39 +72,42 @@ async def send(
 
 async def test_the_link_opens_the_console_and_its_token_becomes_a_cookie() -> None:
     async with serving_console(make_board()) as at:
-        entered = await send(at, at.link.removeprefix(at.base), token=None)
+        entered = await send(at, at.link.removeprefix(at.base), cookie="")
         assert (entered.status, entered.headers["location"]) == (303, "/console/")
         cookie = entered.headers["set-cookie"]
-        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/console/"))
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/"))
         page = await send(at, "/console/")
         assert page.status == 200
         assert b"app.js" in page.body
 
 
 @pytest.mark.parametrize(
-    ("path", "token"),
+    ("path", "value"),
     [
-        ("/console/", None),
+        ("/console/", ""),
         ("/console/", "guessed"),
-        ("/console/?token=guessed", None),
-        ("/console/api/calls", None),
+        ("/console/?token=guessed", ""),
+        ("/console/api/me", ""),
+        ("/console/api/calls", ""),
         ("/console/api/tools", "guessed"),
-        ("/console/events", None),
-        ("/console/app.js", None),
+        ("/console/events", ""),
+        ("/console/app.js", ""),
     ],
 )
-async def test_nothing_is_shown_without_the_token(path: str, token: str | None) -> None:
+async def test_nothing_is_shown_without_the_token(path: str, value: str) -> None:
     async with serving_console(make_board()) as at:
-        refused = await send(at, path, token=token)
+        refused = await send(at, path, cookie=value and f"{at.cookie.partition('=')[0]}={value}")
         assert refused.status == 401
         assert b"Open the console link" in refused.body
-        assert b"add" not in refused.body
+        assert b"greet" not in refused.body
 
 
 async def test_other_sites_can_neither_read_nor_change_nor_frame_the_console() -> None:
     async with serving_console(make_board()) as at:
         call = {"name": "add", "arguments": {"a": 1, "b": 2}}
-        assert (await send(at, "/console/api/call", method="POST", body=call)).status == 403
+        for token in ("", "guessed", at.cookie):
+            refused = await send(at, "/console/api/call", method="POST", body=call, x_pegboard_csrf=token)
+            assert refused.status == 403
         foreign = await send(at, "/console/api/calls", origin="https://evil.example")
         assert foreign.status == 403
         assert (await send(at, "/console/api/calls", sec_fetch_site="cross-site")).status == 401
@@ -153,15 +148,19 @@ async def test_the_overview_and_the_tools_have_what_the_pages_show() -> None:
 async def test_a_call_from_the_console_reports_progress_and_asks_in_place() -> None:
     async with serving_console(make_board()) as at:
         reader, writer = await open_request(
-            at, "/console/api/call", "POST", {"name": "greet", "arguments": {}}, {**cookie(at.token), **CHANGE}
+            at,
+            "/console/api/call",
+            "POST",
+            {"name": "greet", "arguments": {}},
+            {"cookie": at.cookie, "x-pegboard-csrf": at.csrf},
         )
         events = await reader.readuntil(b"event: question\ndata: ")
         question = json.loads(await reader.readuntil(b"\n\n"))
         (name,) = question["schema"]["properties"]
-        wrong = await send(at, "/console/api/answer", method="POST", body={"id": "unknown"}, **CHANGE)
+        wrong = await send(at, "/console/api/answer", method="POST", body={"id": "unknown"})
         assert wrong.status == 400
         answer = {"id": question["id"], "action": "accept", "content": {name: "Ada"}}
-        assert (await send(at, "/console/api/answer", method="POST", body=answer, **CHANGE)).status == 200
+        assert (await send(at, "/console/api/answer", method="POST", body=answer)).status == 200
         events += await reader.read()
         writer.close()
         assert b"event: progress" in events
@@ -172,7 +171,7 @@ async def test_a_call_from_the_console_reports_progress_and_asks_in_place() -> N
 @pytest.mark.parametrize("body", [[], {"name": 5}, {"name": "add", "arguments": []}, {"method": "x", "name": "add"}])
 async def test_a_malformed_request_is_rejected(body: Any) -> None:
     async with serving_console(make_board()) as at:
-        refused = await send(at, "/console/api/call", method="POST", body=body, **CHANGE)
+        refused = await send(at, "/console/api/call", method="POST", body=body)
         assert refused.status == 400
 
 

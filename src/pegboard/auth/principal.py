@@ -34,6 +34,10 @@ class Principal(Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Principal) and self.id == other.id
 
+    def __ne__(self, other: object) -> bool:
+        # A Struct does not derive it from `__eq__`.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.id)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from pegboard.console.console import Console
 from pegboard.console.console_subject import ConsoleSubject
+from pegboard.server.hosting import Hosted
 from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
 
@@ -20,19 +21,19 @@ def add_console_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_console(
-    make_subject: Callable[[], ConsoleSubject], chosen: argparse.Namespace, options: ServingOptions
+    served: Hosted, make_subject: Callable[[], ConsoleSubject], chosen: argparse.Namespace, options: ServingOptions
 ) -> Console | None:
-    """The console of this launch: over HTTP, on this machine, with one worker."""
+    """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in."""
     local = options["uds"] is None and is_loopback(options["host"])
-    if not chosen.console or options["transport"] == "stdio" or not local or options["workers"] > 1:
+    if not chosen.console or options["transport"] == "stdio" or options["workers"] > 1:
         return None
-    return Console(make_subject())
+    return Console(make_subject(), link=local) if local or served.auth is not None else None
 
 
 def announce_console(console: Console | None, chosen: argparse.Namespace, url: str) -> list[str]:
     """The line with the link; with `--open`, also opens it."""
     if console is None:
         return []
-    if chosen.open:
+    if chosen.open and url.startswith("http"):
         console.open_in_browser(url)
     return [f"  console  {console.link(url)}"]

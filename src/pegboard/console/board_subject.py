@@ -16,7 +16,7 @@ class BoardSubject:
     """A board: one lane, no servers."""
 
     def __init__(self, board: Board) -> None:
-        self.served = board
+        self.served = self.board = board
         self.history = History()
         board.use(self.history, self.history.inner)
         self._since = time()

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import mimetypes
 import webbrowser
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import msgspec
 
 from pegboard.call import Json
-from pegboard.console.console_access import SECURITY_HEADERS, ConsoleAccess
+from pegboard.console.console_access import RIGHTS, SECURITY_HEADERS, ConsoleAccess, Right, refuse
 from pegboard.console.console_calls import ConsoleCalls
 from pegboard.console.console_subject import ConsoleSubject
 from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, Refusal, SetupError
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
+from pegboard.server.pages.plain_page import redirect
+from pegboard.server.pages.sign_in import Visitor, root_of
 
 PATH: Final = "/console"
 MAX_PAGES: Final = 16
@@ -28,36 +30,44 @@ MAX_PAGES: Final = 16
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 _FRESH: Final = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
-Change = Callable[[Mapping[str, Json], Sink], Coroutine[Any, Any, Answer | None]]
+Document: TypeAlias = Callable[[Visitor, Mapping[str, str]], Json | Awaitable[Json]]
+Change: TypeAlias = Callable[[Mapping[str, Json], Sink, Visitor], Coroutine[Any, Any, Answer | None]]
 
 
 class Console:
-    """Serves the console of a board or gateway; `accept` is a route of its HTTP endpoint."""
+    """Serves the console of a board or gateway; `accept` is a route of its HTTP endpoint.
 
-    def __init__(self, subject: ConsoleSubject, *, token: str | None = None) -> None:
+    `link` lets the user who started the server in by a link with a token; others sign in as the server's `auth` says.
+    """
+
+    def __init__(self, subject: ConsoleSubject, *, token: str | None = None, link: bool = True) -> None:
         self._subject = subject
         subject.served.routes[PATH] = self.accept
-        self._access = ConsoleAccess(token)
+        self._sign_in = subject.served.sign_in
+        self._token = self._sign_in.link_token(token) if link else ""
+        self._access = ConsoleAccess(subject.board.verdict)
         self._calls = ConsoleCalls(self._subject)
         self._open_pages = 0
-        self._documents: Mapping[str, Callable[[Mapping[str, list[str]]], Json]] = {
-            "overview": lambda query: self._subject.overview(),
-            "tools": lambda query: self._subject.tools(),
-            "calls": self._list_calls,
-            "search": lambda query: self._subject.search(query.get("q", [""])[0][:200]),
+        self._documents: Mapping[str, Document] = {
+            "me": self._describe_visitor,
+            "overview": lambda visitor, query: self._subject.overview(),
+            "tools": lambda visitor, query: self._subject.tools(),
+            "calls": lambda visitor, query: [kept.summary() for kept in subject.history],
+            "search": lambda visitor, query: self._subject.search(query.get("q", "")[:200]),
+            "lock": lambda visitor, query: self._subject.lock(),
         }
-        self._changes: Mapping[str, Change] = {
-            "call": self._call,
-            "answer": self._answer,
-            "server": self._change_server,
-            "accept": self._accept,
+        self._changes: Mapping[str, tuple[Right, Change]] = {
+            "call": ("read", self._call),
+            "answer": ("read", self._answer),
+            "server": ("operate", self._change_server),
+            "accept": ("administer", self._accept),
         }
 
     def link(self, url: str) -> str:
         """The link that opens the console, made from the URL of the MCP endpoint."""
         parts = urlsplit(url)
         path = parts.path.removesuffix("/mcp") + PATH + "/"
-        return urlunsplit((parts.scheme, parts.netloc, path, f"token={self._access.token}", ""))
+        return urlunsplit((parts.scheme, parts.netloc, path, f"token={self._token}" if self._token else "", ""))
 
     def open_in_browser(self, url: str) -> None:
         """Open the console in the browser of this user."""
@@ -65,28 +75,30 @@ class Console:
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         """Answer a request below `/console`."""
-        prefix, _, rest = head.path.decode("latin-1").partition(PATH)
-        home = head.locate(f"{prefix}{PATH}/")
-        if rest in ("", "/"):
-            entered = self._access.enter(head, home)
-            if entered is not None:
-                return entered
-        if not self._access.allows(head):
-            return self._access.refuse()
+        return self._serve(head, body, sink)
+
+    async def _serve(self, head: Head, body: bytes, sink: Sink) -> Answer | None:
+        visitor = await self._sign_in.visitor(head, PATH)
+        if isinstance(visitor, Answer):
+            return visitor
+        rights = self._access.rights(visitor.principal)
+        if not rights:
+            return refuse(visitor.principal, self._sign_in.sign_out_form(visitor, head, PATH))
+        rest = head.path.decode("latin-1").partition(PATH)[2]
         if rest == "":
-            return Answer(303, headers=((b"location", home.encode()), *_FRESH))
+            return redirect(f"{root_of(head, PATH)}{PATH}/")
         if head.method == b"POST":
-            return self._post(head, rest, body, sink)
+            return await self._post(head, rest, body, sink, visitor, rights)
         if head.method != b"GET":
             return Answer(405, headers=((b"allow", b"GET, POST"), *_FRESH))
-        query = parse_qs(head.query.decode("latin-1"))
+        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=20))
         if rest == "/events":
-            return self._follow(query, sink)
+            return await self._follow(query, head, sink)
         if rest.startswith("/api/"):
-            return self._document(rest.removeprefix("/api/"), query)
+            return await self._document(rest.removeprefix("/api/"), query, visitor)
         return _file(rest.removeprefix("/") or "index.html", head)
 
-    def _document(self, name: str, query: Mapping[str, list[str]]) -> EndpointResult:
+    async def _document(self, name: str, query: Mapping[str, str], visitor: Visitor) -> Answer:
         if name.startswith("calls/"):
             number = name.removeprefix("calls/")
             kept = self._subject.history.find(int(number)) if number.isdecimal() and len(number) < 16 else None
@@ -97,69 +109,81 @@ class Console:
             lines = b"\n".join(_encode(kept.details()) for kept in self._subject.history)
             disposition = (b"content-disposition", b'attachment; filename="calls.jsonl"')
             return Answer(200, lines + b"\n", b"application/jsonl", (*_FRESH, disposition))
-        if name == "lock":
-            return self._show_lock()
         document = self._documents.get(name)
-        return _json({"error": "Not found"}, 404) if document is None else _json(document(query))
+        if document is None:
+            return _json({"error": "Not found"}, 404)
+        found = document(visitor, query)
+        return _json(await found if isinstance(found, Awaitable) else found)
 
-    def _list_calls(self, query: Mapping[str, list[str]]) -> Json:
-        return [kept.summary() for kept in self._subject.history]
+    def _describe_visitor(self, visitor: Visitor, query: Mapping[str, str]) -> Json:
+        principal = visitor.principal
+        return {
+            "principal": principal.id,
+            "kind": principal.kind,
+            "scopes": sorted(principal.scopes),
+            "roles": sorted(principal.roles),
+            "rights": sorted(self._access.rights(principal), key=RIGHTS.index),
+            "csrf": visitor.csrf,
+            "signed_in": visitor.session is not None and visitor.session.source != "link",
+        }
 
-    def _follow(self, query: Mapping[str, list[str]], sink: Sink) -> EndpointResult:
+    async def _follow(self, query: Mapping[str, str], head: Head, sink: Sink) -> Answer | None:
         if self._open_pages >= MAX_PAGES:
             return _json({"error": f"{MAX_PAGES} consoles are open already; close one of them"}, 503)
-        after = query.get("after", ["0"])[0]
-        return self._stream(int(after) if after.isdecimal() and len(after) < 16 else 0, sink)
 
-    async def _stream(self, after: int, sink: Sink) -> None:
+        async def is_allowed() -> bool:
+            visitor = await self._sign_in.visitor(head, PATH)
+            return isinstance(visitor, Visitor) and bool(self._access.rights(visitor.principal))
+
+        after = query.get("after", "0")
         self._open_pages += 1
         try:
-            await LiveStream(self._subject, sink).run(after)
+            stream = LiveStream(self._subject, sink, is_allowed)
+            await stream.run(int(after) if after.isdecimal() and len(after) < 16 else 0)
         finally:
             self._open_pages -= 1
+        return None
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def _post(self, head: Head, rest: str, body: bytes, sink: Sink) -> EndpointResult:
-        if not self._access.may_change(head):
-            return _json({"error": "Only the console may send this"}, 403)
-        change = self._changes.get(rest.removeprefix("/api/"))
+    async def _post(
+        self, head: Head, rest: str, body: bytes, sink: Sink, visitor: Visitor, rights: frozenset[Right]
+    ) -> Answer | None:
+        if not self._sign_in.may_change(visitor, head):
+            return _json({"error": "This page is too old, or the request is from elsewhere: reload the page"}, 403)
+        right, change = self._changes.get(rest.removeprefix("/api/"), ("read", None))
         if change is None:
             return _json({"error": "Not found"}, 404)
+        if right not in rights:
+            return _json({"error": f"This needs the scope console.{right}, which {visitor.principal.id} lacks"}, 403)
         try:
             request = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.MsgspecError:
             return _json({"error": "The body must be a JSON object"}, 400)
-        return self._apply(change, request, sink)
-
-    async def _apply(self, change: Change, request: Mapping[str, Json], sink: Sink) -> Answer | None:
         try:
-            return await change(request, sink)
+            return await change(request, sink, visitor)
         except Refusal as refusal:
             return _json({"error": refusal.message}, 429 if isinstance(refusal, Busy) else 400)
         except SetupError as error:
             return _json({"error": str(error)}, 400)
 
-    async def _call(self, request: Mapping[str, Json], sink: Sink) -> None:
-        await self._calls.stream(request, sink)
+    async def _call(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> None:
+        await self._calls.stream(request, sink, visitor.principal)
 
-    async def _answer(self, request: Mapping[str, Json], sink: Sink) -> Answer:
-        self._calls.answer(request)
+    async def _answer(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
+        self._calls.answer(request, visitor.principal)
         return _json({})
 
-    async def _change_server(self, request: Mapping[str, Json], sink: Sink) -> Answer:
+    async def _change_server(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
         toolbox, server, action = (str(request.get(key, "")) for key in ("toolbox", "server", "action"))
         await self._subject.change_server(toolbox, server, action)
         return _json(self._subject.overview())
 
-    async def _accept(self, request: Mapping[str, Json], sink: Sink) -> Answer:
+    async def _accept(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
         names = request.get("names")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InvalidParams("Name the definitions to accept")
         await self._subject.accept(names)
-        return await self._show_lock()
-
-    async def _show_lock(self) -> Answer:
         return _json(await self._subject.lock())
 
 

@@ -1,21 +1,22 @@
-"""Who may use the console: a browser that opened the link of this launch.
+"""Who may do what in the console: rights that are scopes, unless the rules decide.
 
-The link has a token, which becomes a cookie that no script can read and that other sites cannot send. Changes also need a
-header that a form on another site cannot set.
+The rights are `read`, `operate` and `administer`; each includes the ones before it. The scope of a right is
+`console.<right>`. A rule that names the kind `console` grants or denies rights without scopes.
 """
 
 from __future__ import annotations
 
-import hmac
-import secrets
-from http.cookies import CookieError, SimpleCookie
-from typing import Final
-from urllib.parse import parse_qs
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
 
-from pegboard.server.http_types import Answer, Head, Headers
+from pegboard.auth.principal import Principal
+from pegboard.rules.rule import Item
+from pegboard.rules.verdicts import UNMATCHED, Verdict
+from pegboard.server.http_types import Answer, Headers
+from pegboard.server.pages.plain_page import PageForm, PageText, plain_page
 
-COOKIE: Final = "pegboard_console"
-CHANGE_HEADER: Final = b"x-pegboard-console"
+Right: TypeAlias = Literal["read", "operate", "administer"]
+RIGHTS: Final[tuple[Right, ...]] = ("read", "operate", "administer")
 
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src data:; "
@@ -30,46 +31,37 @@ SECURITY_HEADERS: Final[Headers] = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
-_LOCKED: Final = (
-    b"<!doctype html><meta charset=utf-8><title>Pegboard console</title><h1>This console is locked</h1>"
-    b"<p>Open the console link that Pegboard printed when it started: it contains the token of this launch.</p>"
-)
-
 
 class ConsoleAccess:
-    """Checks the token of one launch."""
+    """Asks the rules of a server for the rights of a principal."""
 
-    def __init__(self, token: str | None = None) -> None:
-        self.token = token or secrets.token_urlsafe(24)
+    def __init__(self, judge: Callable[[Principal, Item], Verdict]) -> None:
+        self._judge = judge
 
-    def enter(self, head: Head, path: str) -> Answer | None:
-        """Exchange the token in a link for a cookie, and remove it from the address."""
-        given = parse_qs(head.query.decode("latin-1")).get("token")
-        if given is None:
-            return None
-        if not self._is_token(given[0]):
-            return self.refuse()
-        secure = "; Secure" if head.secure else ""
-        cookie = f"{COOKIE}={self.token}; Path={path}; HttpOnly; SameSite=Strict{secure}"
-        headers = ((b"location", path.encode()), (b"set-cookie", cookie.encode()), (b"cache-control", b"no-store"))
-        return Answer(303, content_type=b"text/plain", headers=(*headers, *SECURITY_HEADERS))
+    def rights(self, principal: Principal) -> frozenset[Right]:
+        """What a principal may do; a right includes the ones before it."""
+        highest = max((RIGHTS.index(right) + 1 for right in RIGHTS if self._has(principal, right)), default=0)
+        return frozenset(RIGHTS[:highest])
 
-    def allows(self, head: Head) -> bool:
-        """Whether the request comes from a browser that opened the link."""
-        try:
-            cookie = SimpleCookie(head.headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-        except CookieError:
-            return False
-        if cookie is None or not self._is_token(cookie.value):
-            return False
-        return head.headers.get(b"sec-fetch-site", b"same-origin") in (b"same-origin", b"none")
+    def _has(self, principal: Principal, right: Right) -> bool:
+        verdict = self._judge(principal, Item(kind="console", name=right))
+        if verdict.named:
+            return verdict.effect == "allow"
+        # `*` allows every tool to many callers; that alone must not show them the calls of all others.
+        if verdict.effect == "allow" or verdict.rule == UNMATCHED:
+            return principal.kind == "local" or f"console.{right}" in principal.scopes
+        return False
 
-    def may_change(self, head: Head) -> bool:
-        """Whether the request was sent by a script of the console, not by a form or a link elsewhere."""
-        return head.headers.get(CHANGE_HEADER) == b"1"
 
-    def refuse(self) -> Answer:
-        return Answer(401, _LOCKED, b"text/html; charset=utf-8", (*SECURITY_HEADERS, (b"cache-control", b"no-store")))
-
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+def refuse(principal: Principal, leave: PageForm | None) -> Answer:
+    """The page for a person who may not open the console."""
+    text = (
+        f"You are signed in as {principal.id}. This account may not open the console: it needs the scope console.read."
+    )
+    return plain_page(
+        "No access to the console",
+        PageText(text),
+        PageText("Ask the operator of this server for the scope, or for a rule that grants it.", "quiet"),
+        *([leave] if leave else []),
+        status=403,
+    )

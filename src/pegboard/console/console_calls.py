@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pegboard.asking.questions import Accepted, Cancelled, Declined
-from pegboard.call import Handler, Json
+from pegboard.auth.principal import Principal
+from pegboard.call import Call, Handler, Json, Reply
 from pegboard.client.client import Client
 from pegboard.client.question_handlers import Content, Elicitation
 from pegboard.console.console_subject import ConsoleSubject
@@ -28,14 +30,22 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class _Served:
-    """The board or gateway of the console, for a client that must neither start nor stop it."""
+    """The board or gateway of the console, for a client of one person that must neither start nor stop it."""
 
-    def __init__(self, subject: ConsoleSubject) -> None:
+    def __init__(self, subject: ConsoleSubject, principal: Principal) -> None:
         self._subject = subject
+        self._principal = principal
 
     @property
     def handler(self) -> Handler:
-        return self._subject.served.handler
+        inner, principal = self._subject.served.handler, self._principal
+
+        async def handle(call: Call) -> Reply:
+            # The person, so that the rules decide, limits count and records name them.
+            call.caller = replace(call.caller, principal=principal, account=principal.id)
+            return await inner(call)
+
+        return handle
 
     @property
     def info(self) -> Mapping[str, Json]:
@@ -53,11 +63,11 @@ class ConsoleCalls:
 
     def __init__(self, subject: ConsoleSubject) -> None:
         self._subject = subject
-        self._questions: dict[str, asyncio.Future[Content]] = {}
+        self._questions: dict[str, tuple[Principal, asyncio.Future[Content]]] = {}
         self._running = 0
 
-    async def stream(self, request: Mapping[str, Json], sink: Sink) -> None:
-        """Make a call, and send all that happens as events: progress, log, question, then result or error."""
+    async def stream(self, request: Mapping[str, Json], sink: Sink, principal: Principal) -> None:
+        """Make a call as a person, and send all that happens as events: progress, log, question, then result or error."""
         if self._running >= MAX_CALLS:
             raise Busy(f"The console runs {MAX_CALLS} calls already; wait for one of them", retry_after=1)
         method, params = request.get("method", "tools/call"), _read_params(request)
@@ -72,7 +82,7 @@ class ConsoleCalls:
             sink.on_gone(task.cancel)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                send("result", await self._call(str(method), params, send))
+                send("result", await self._call(str(method), params, send, principal))
         except PegboardError as error:
             send("error", {"message": str(error)})
         except TimeoutError:
@@ -82,13 +92,14 @@ class ConsoleCalls:
             sink.end()
 
     async def _call(
-        self, method: str, params: Mapping[str, Json], send: Callable[[str, Json], None]
+        self, method: str, params: Mapping[str, Json], send: Callable[[str, Json], None], principal: Principal
     ) -> Mapping[str, Json]:
         async def elicit(asked: Elicitation) -> Content:
-            return await self._ask({"message": asked.message, "schema": asked.schema, "url": asked.url}, send)
+            question = {"message": asked.message, "schema": asked.schema, "url": asked.url}
+            return await self._ask(question, send, principal)
 
         client = Client(
-            _Served(self._subject),
+            _Served(self._subject, principal),
             name=CLIENT_NAME,
             elicit=elicit,
             log=lambda level, data: send("log", {"level": level, "data": data}),
@@ -103,10 +114,12 @@ class ConsoleCalls:
                 ),
             )
 
-    async def _ask(self, question: dict[str, Json], send: Callable[[str, Json], None]) -> Content:
+    async def _ask(
+        self, question: Mapping[str, Json], send: Callable[[str, Json], None], principal: Principal
+    ) -> Content:
         key = secrets.token_urlsafe(12)
         future: asyncio.Future[Content] = asyncio.get_running_loop().create_future()
-        self._questions[key] = future
+        self._questions[key] = principal, future
         send("question", {"id": key, **question})
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -116,10 +129,10 @@ class ConsoleCalls:
         finally:
             del self._questions[key]
 
-    def answer(self, request: Mapping[str, Json]) -> None:
-        """Answer an open question: with the values of its form, or with `decline` or `cancel`."""
-        future = self._questions.get(str(request.get("id")))
-        if future is None or future.done():
+    def answer(self, request: Mapping[str, Json], principal: Principal) -> None:
+        """Answer an open question of this person: with the values of its form, or with `decline` or `cancel`."""
+        asked, future = self._questions.get(str(request.get("id")), (None, None))
+        if asked is None or future is None or future.done() or asked.id != principal.id:
             raise InvalidParams("This question is not open any more")
         match request.get("action"):
             case "accept":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pegboard import __version__
+from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.middleware.observability.history import History
 from pegboard.middleware.observability.token_count import tokens_of
@@ -19,6 +20,10 @@ class ConsoleSubject(Protocol):
 
     @property
     def served(self) -> Hosted: ...
+
+    @property
+    def board(self) -> Board:
+        """The board of the endpoint: its tools, as clients see them, and the rules about them."""
 
     def overview(self) -> dict[str, Json]:
         """Name, servers and token costs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import time
 
+from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_subject import about, describe
 from pegboard.errors import InvalidParams
@@ -27,6 +28,11 @@ class GatewaySubject:
         # Changes made in the console: an open page may hold an older state than the one it was last sent.
         self._changes = 0
         self._costs: tuple[Directory, ModeCosts] | None = None
+
+    @property
+    def board(self) -> Board:
+        """The board of the endpoint of all toolboxes."""
+        return self.served.endpoints[0].board
 
     def overview(self) -> dict[str, Json]:
         endpoint = self.served.endpoints[0]

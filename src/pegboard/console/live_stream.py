@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -17,6 +19,8 @@ from pegboard.server.http_types import Sink
 SEND_SECONDS: Final = 0.1
 """How long calls are collected before they are sent together."""
 STATE_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 5.0
+"""How long a page may follow after its person has signed out."""
 MAX_SENT: Final = 500
 """How many calls one event lists."""
 
@@ -26,22 +30,28 @@ _encode = msgspec.json.Encoder().encode
 class LiveStream:
     """Sends what happens until the page is closed."""
 
-    def __init__(self, subject: ConsoleSubject, sink: Sink) -> None:
+    def __init__(self, subject: ConsoleSubject, sink: Sink, is_allowed: Callable[[], Awaitable[bool]]) -> None:
         self._subject = subject
+        self._is_allowed = is_allowed
         self._sink = sink
         self._called = asyncio.Event()
         self._state = b""
 
     async def run(self, after: int) -> None:
-        """Begin after this call; with 0, with the calls that are still kept."""
+        """Begin after this call; with 0, with the calls that are still kept. Ends when the person signs out."""
         history = self._subject.history
         self._sink.start(200, STREAM)
         task = asyncio.current_task()
         if task is not None:
             self._sink.on_gone(task.cancel)
         leave = history.watch(self._called.set)
+        check_at = time.monotonic() + CHECK_SECONDS
         try:
             while True:
+                if time.monotonic() >= check_at:
+                    if not await self._is_allowed():
+                        return
+                    check_at = time.monotonic() + CHECK_SECONDS
                 self._called.clear()
                 newer = history.since(after)
                 if newer:

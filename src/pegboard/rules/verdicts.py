@@ -53,19 +53,24 @@ class Verdict(Struct, frozen=True):
     rule: the rule that decided, for the operator.
     scopes: for `deny`, all scopes that the item needs, if the caller would be allowed with them.
     listed: whether lists show it: what is allowed, and what a caller can obtain the scopes for.
+    named: whether the rule names the kind of the item, and not all kinds at once.
     """
 
     effect: Effect
     rule: str
     scopes: tuple[str, ...] = ()
     listed: bool = True
+    named: bool = False
 
+
+UNMATCHED: Final = "no rule matches"
+"""The rule of a verdict about an item that there are rules for, but none that matches."""
 
 _ALLOWED: Final = Verdict("allow", "there are no rules")
 _ALLOWED_META_TOOL: Final = Verdict(
     "allow", "no rule matches; a meta-tool shows and calls only what the caller may use"
 )
-_DENIED: Final = Verdict("deny", "no rule matches", listed=False)
+_DENIED: Final = Verdict("deny", UNMATCHED, listed=False)
 _TOO_LONG: Final = Verdict("deny", "its name is too long to be compared with patterns", listed=False)
 
 
@@ -312,7 +317,8 @@ def _compile(rules: Sequence[Rule], located: bool) -> Iterator[_Clause]:
         for effect in effects:
             for what in getattr(rule, effect):
                 parts = _split(what, located)
-                verdict = Verdict(effect, f"rules[{number}]: {effect} {_describe(what)}", listed=effect == "allow")
+                text = f"rules[{number}]: {effect} {_describe(what)}"
+                verdict = Verdict(effect, text, listed=effect == "allow", named=bool(what.kind))
                 yield _Clause(position, number, verdict, *parts, _kinds(what), what)
                 position += 1
 

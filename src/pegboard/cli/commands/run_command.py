@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     # What the file prints while it is imported must not reach the client.
     pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
-    console = add_console(lambda: BoardSubject(board), chosen, options)
+    console = add_console(board, lambda: BoardSubject(board), chosen, options)
     run(board, options, lambda url: announce(board, url, began, announce_console(console, chosen, url)), pipes)
     return 0
 

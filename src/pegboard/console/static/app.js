@@ -8,7 +8,7 @@ import { contentPage } from "./content.js";
 import { latencyPage } from "./latency.js";
 import { livePage } from "./live.js";
 import { serversPage } from "./servers.js";
-import { changed, count, follow, kindOf, matching, milliseconds, onChange, quantile, recent, select, state } from "./store.js";
+import { changed, count, follow, get, kindOf, matching, milliseconds, onChange, quantile, recent, select, state } from "./store.js";
 import { tokensPage } from "./tokens.js";
 import { toolsPage } from "./tools.js";
 
@@ -122,6 +122,7 @@ if (theme) document.documentElement.dataset.theme = theme;
 onChange(drawPage);
 addEventListener("hashchange", readLocation);
 addEventListener("keydown", onKey);
+state.me = await get("me");
 readLocation();
 follow();
 setInterval(changed, 1000);

@@ -3,6 +3,7 @@
 const KEPT_CALLS = 5000;
 
 export const state = {
+  me: { principal: "", rights: [], csrf: "" },
   connected: false,
   overview: null,
   tools: [],
@@ -36,6 +37,8 @@ export function onChange(callback) {
 
 export async function get(path) {
   const response = await fetch(`api/${path}`);
+  // The person has signed out, or the sign-in has expired.
+  if (response.status === 401) location.reload();
   const body = await response.json();
   if (!response.ok) throw new Error(body.error || `The server answered ${response.status}`);
   return body;
@@ -44,7 +47,7 @@ export async function get(path) {
 export async function post(path, body) {
   const response = await fetch(`api/${path}`, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-pegboard-console": "1" },
+    headers: { "content-type": "application/json", "x-pegboard-csrf": state.me.csrf },
     body: JSON.stringify(body),
   });
   if (response.headers.get("content-type")?.startsWith("text/event-stream")) return response;

@@ -11,11 +11,12 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
@@ -41,43 +42,28 @@ class BrowserSession(Struct, frozen=True, array_like=True):
     id: of this sign-in; random.
     source: how the person signed in: `key`, `link`, or the URL of an issuer.
     proof: for a key or a link, the digest of it.
-    principal, kind, scopes, roles, claims: who signed in.
     expires: when the sign-in ends, in seconds since the epoch.
     """
 
     id: str
     source: str
     proof: bytes
-    principal: str
-    kind: str
-    scopes: tuple[str, ...]
-    roles: tuple[str, ...]
-    claims: Mapping[str, object]
+    principal: Principal
     expires: float
 
     def identity(self) -> Principal:
         """Who signed in."""
-        return Principal(
-            self.principal, frozenset(self.scopes), frozenset(self.roles), read_only(dict(self.claims)), self.kind
-        )
+        return replace(self.principal, claims=read_only(dict(self.principal.claims)))
 
 
 def open_session(
     principal: Principal, source: str, proof: bytes = b"", *, now: float, expires: float | None = None
 ) -> BrowserSession:
     """A new sign-in; it lasts no longer than the credentials."""
-    until = now + SESSION_SECONDS
-    return BrowserSession(
-        secrets.token_urlsafe(16),
-        source,
-        proof,
-        principal.id,
-        principal.kind,
-        tuple(sorted(principal.scopes)),
-        tuple(sorted(principal.roles)),
-        dict(principal.claims),
-        until if expires is None else min(until, expires),
-    )
+    until = now + SESSION_SECONDS if expires is None else min(now + SESSION_SECONDS, expires)
+    # The claims are read-only, at every depth; a cookie has plain values.
+    kept = replace(principal, claims=dict(principal.claims))
+    return BrowserSession(secrets.token_urlsafe(16), source, proof, kept, until)
 
 
 class SessionCookies:
