@@ -42,7 +42,7 @@ async def opened(server: Valkey, limits: Limits | None = None) -> AsyncIterator[
 
 
 def keys(client: redis.Redis, store: RedisStore) -> list[bytes]:
-    found: list[bytes] = client.keys(store._key_names.key("*"))
+    found: list[bytes] = client.keys(store._shared.key("*"))
     return sorted(found)
 
 
@@ -59,7 +59,7 @@ async def test_no_session_id_and_no_key_is_on_the_server(server: Valkey, client:
         await store.logs.append(log, 1, b"the data")
         await store.records.put(f"session:{session}", b"the value")
         await until(lambda: len(heard) >= 2)
-        names = [*keys(client, store), *client.pubsub_channels(store._key_names.key("*"))]
+        names = [*keys(client, store), *client.pubsub_channels(store._shared.key("*"))]
         assert len(names) == 4
         assert not any(session.encode() in name for name in names)
         assert not any(session.encode() in client.dump(name) for name in keys(client, store))
@@ -233,7 +233,7 @@ async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_agai
     server: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(server) as store:
-        other = RedisStore(server.url, prefix=store._key_names.prefix)
+        other = RedisStore(server.url, prefix=store._shared.prefix)
         async with started(other):
             await store.logs.open(LOG)
             assert await other.logs.append(LOG, 1, b"another's")
@@ -242,7 +242,7 @@ async def test_a_number_another_took_meanwhile_is_refused_though_it_is_sent_agai
 
 
 async def test_a_server_that_comes_back_is_used_again_and_watchers_are_woken(own: Valkey) -> None:
-    async with opened(own) as store, started(RedisStore(own.url, prefix=store._key_names.prefix)) as other:
+    async with opened(own) as store, started(RedisStore(own.url, prefix=store._shared.prefix)) as other:
         seen: list[int] = []
         store.feeds.watch("topic", lambda: seen.append(1))
         await until(lambda: bool(seen))

@@ -53,7 +53,7 @@ async def test_only_a_full_sync_waits_for_the_disk() -> None:
 def test_a_server_is_named_by_its_address(scheme: str) -> None:
     store = open_store(f"{scheme}://user:secret@example.com:6380/2?prefix=mine")
     assert isinstance(store, RedisStore)
-    assert store._key_names.key("a") == "mine:a"
+    assert store._shared.key("a") == "mine:a"
 
 
 @pytest.mark.parametrize(

@@ -302,16 +302,17 @@ return last + 1
 """
 )
 
+# KEYS as above, without the leases. ARGV: 1 time, which is not used, 2 …
 READ_FEED: Final = Script(
     """
 local last = tonumber(redis.call('GET', KEYS[2]) or 0)
-local after = tonumber(ARGV[1])
+local after = tonumber(ARGV[2])
 local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
 local forgotten = last
 if #first > 0 then forgotten = tonumber(string.sub(first[1][1], 3)) - 1 end
 local lost = after < forgotten or after > last
 if lost then after = forgotten end
-local entries = redis.call('XRANGE', KEYS[1], '(0-' .. string.format('%.0f', after), '+', 'COUNT', ARGV[2])
+local entries = redis.call('XRANGE', KEYS[1], '(0-' .. string.format('%.0f', after), '+', 'COUNT', ARGV[3])
 return {last, lost and 1 or 0, entries}
 """
 )

@@ -8,7 +8,7 @@ import sqlite3
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pegboard.errors import StoreDown
 
@@ -39,6 +39,10 @@ class ReaderThread:
         if self._thread is None:
             raise StoreDown("The store is not open")
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, reading)
+
+    async def rows(self, query: str, *values: str | float) -> list[Any]:
+        """The rows of one query."""
+        return await self.run(lambda connection: connection.execute(query, values).fetchall())
 
     def _read(self, reading: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection

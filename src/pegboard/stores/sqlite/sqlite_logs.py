@@ -119,18 +119,12 @@ class SqliteLogs:
         return True
 
     async def release(self, log: LogName, seq: int) -> None:
-        if not 0 < seq <= LAST_SEQ:
-            return
-        session, _ = _place(log)
-
-        def write(transaction: Transaction) -> None:
-            transaction.execute(
+        if 0 < seq <= LAST_SEQ:
+            await self._writer.execute(
                 "UPDATE entries SET keep = 0 WHERE seq = ? AND keep = 1 AND log = (SELECT logs.id "
                 "FROM sessions JOIN logs ON logs.session = sessions.id WHERE digest = ? AND name = ?)",
-                (seq, session, log[1]),
+                *(seq, _place(log)[0], log[1]),
             )
-
-        await self._writer.run(write)
 
     async def read(self, log: LogName, after: int, limit: int) -> LogPage | None:
         session, _ = _place(log)
@@ -161,12 +155,8 @@ class SqliteLogs:
         await self._writer.run(lambda transaction: self._trimming.drop(transaction, name))
 
     async def touch(self, session: str) -> None:
-        values = self._clock(), digest(session)
-
-        def write(transaction: Transaction) -> None:
-            transaction.execute("UPDATE sessions SET touched = ? WHERE digest = ?", values)
-
-        await self._writer.run(write)
+        now = self._clock()
+        await self._writer.execute("UPDATE sessions SET touched = ? WHERE digest = ?", now, digest(session))
 
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
         return self._hint_poller.watch(_place(log)[1], watcher, foreign=log not in self._ours)

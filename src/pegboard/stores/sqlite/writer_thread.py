@@ -112,6 +112,10 @@ class WriterThread:
         self._jobs.put(_QueuedJob(job, weight, future))
         return await future
 
+    async def execute(self, statement: str, *values: str | float) -> None:
+        """Run one statement."""
+        await self.run(lambda transaction: transaction.execute(statement, values).close())
+
     def _resolve(self, done: list[_QueuedJob], topics: set[Topic]) -> None:
         for job in done:
             self._weight -= job.weight
