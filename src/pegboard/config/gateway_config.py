@@ -313,18 +313,10 @@ def _find_disabled(tree: Json, environ: Mapping[str, str]) -> list[KeyPath]:
 
     return [
         ("toolboxes", toolbox, "mcpServers", name)
-        for toolbox, box in _members(_at(tree, "toolboxes"))
-        for name, server in _members(_at(box, "mcpServers"))
+        for toolbox, box in as_object(as_object(tree).get("toolboxes")).items()
+        for name, server in as_object(as_object(box).get("mcpServers")).items()
         if isinstance(server, dict) and (holds(server, "enabled") is False or holds(server, "disabled"))
     ]
-
-
-def _at(value: Json, key: str) -> Json:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _members(value: Json) -> list[tuple[str, Json]]:
-    return list(value.items()) if isinstance(value, dict) else []
 
 
 def is_allowed(filters: Iterable[str], name: str) -> bool:
@@ -376,7 +368,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
         toolbox["name"] = name
         check_middleware_entries(toolbox, place, notes)
         servers = toolbox.get("servers", {})
-        written = _at(_at(_at(tree, "toolboxes"), name), "mcpServers")
+        written = as_object(as_object(tree["toolboxes"])[name]).get("mcpServers")
         if isinstance(written, dict) and not written:
             notes.add_mistake(
                 (*place, "mcpServers"), f"Toolbox '{name}' must have at least one MCP server", fix="add one"
@@ -389,7 +381,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
             # An unused server may be incomplete, and one whose variables are missing is.
             problem = notes.problem_of(inside) if is_used else ""
             settling = entries if is_used and not problem else entries.ignored_variables()
-            servers[server] = settling.resolve(servers[server], inside, as_object(_at(written, server)))
+            servers[server] = settling.resolve(servers[server], inside, as_object(as_object(written).get(server)))
             if problem:
                 kept = {key: value for key, value in servers[server].items() if key in _KEPT_IF_UNUSABLE}
                 servers[server] = {**kept, "problem": problem}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pegboard.auth.auth import Auth
 from pegboard.auth.issuer import Issuer
@@ -103,11 +104,4 @@ class InboundAuthConfig(Struct, frozen=True, kw_only=True):
 
     def make(self) -> Auth:
         """The Auth that it describes; SetupError if that cannot work."""
-        return Auth(
-            issuers=self.issuers,
-            keys=self.keys,
-            proxy=self.proxy,
-            public_url=self.public_url,
-            scopes=self.scopes,
-            implies=self.implies,
-        )
+        return Auth(**asdict(self))

@@ -71,10 +71,9 @@ def check_middleware_entries(values: Mapping[str, Any], place: KeyPath, notes: C
 def read_options(made_by: Any, options: Mapping[str, Json], place: KeyPath, notes: ConfigReport) -> Mapping[str, Any]:
     """The arguments for the constructor of a middleware; what does not fit is reported and left out."""
     use = made_by.__name__
-    parameters = _parameters_of(made_by)
+    parameters, takes_any = _parameters_of(made_by)
     kinds = {name: _kind_of(hint) for name, (hint, _) in parameters.items()}
     known = [name for name, kind in kinds.items() if kind is not None]
-    takes_any = _takes_any_name(made_by)
     values: dict[str, Any] = {}
     for name, value in options.items():
         where = (*place, "options", name)
@@ -97,26 +96,19 @@ def read_options(made_by: Any, options: Mapping[str, Json], place: KeyPath, note
     return values
 
 
-def _parameters_of(made_by: Any) -> dict[str, tuple[Any, bool]]:
-    """The annotation of each parameter of a class, and whether it has no default."""
+def _parameters_of(made_by: Any) -> tuple[dict[str, tuple[Any, bool]], bool]:
+    """The annotation of each parameter of a class and whether it has no default; and whether any name is allowed."""
     hints = hints_of(made_by.__init__)
     try:
-        signature = inspect.signature(made_by)
+        parameters = inspect.signature(made_by).parameters
     except (TypeError, ValueError):
-        return {}
-    return {
+        return {}, True
+    named = {
         name: (hints.get(name, parameter.empty), parameter.default is parameter.empty)
-        for name, parameter in signature.parameters.items()
+        for name, parameter in parameters.items()
         if parameter.kind not in _VARIADIC
     }
-
-
-def _takes_any_name(made_by: Any) -> bool:
-    try:
-        parameters = inspect.signature(made_by).parameters.values()
-    except (TypeError, ValueError):
-        return True
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return named, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _kind_of(hint: Any) -> ValueType | None:
@@ -147,7 +139,7 @@ def _record_kind(record: type) -> ValueType | None:
     fields: dict[str, ObjectField] = {}
     required: dict[str, str] = {}
     hints = hints_of(record)
-    for name, (_, is_required) in _parameters_of(record).items():
+    for name, (_, is_required) in _parameters_of(record)[0].items():
         kind = _kind_of(hints[name])
         if kind is None:
             return None

@@ -68,8 +68,8 @@ class ConfigReport:
         got: Json | UnsetType = UNSET,
         expected: str = "",
         fix: str = "",
-    ) -> None:
-        """Add a mistake: the problem, the value, the expected value, and the fix."""
+    ) -> UnsetType:
+        """Add a mistake: the problem, the value, the expected value, and the fix. Returns UNSET: what was read."""
         where = self.locate(place)
         values = [] if got is UNSET else [f"got {format_value(got, where)}"]
         if expected:
@@ -78,6 +78,7 @@ class ConfigReport:
         line = self._line(where)
         message = f"{format_path(where) or self.root}{f' (line {line})' if line else ''}: {': '.join(parts)}"
         self._mistakes.setdefault(f"{message}; {fix}" if fix else message, line or 0)
+        return UNSET
 
     def refuse(self, text: str, place: KeyPath = ()) -> None:
         """Add a mistake with a complete text."""

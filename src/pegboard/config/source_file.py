@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
@@ -197,14 +198,7 @@ class _JsonReader:
         return repr(self._text[at]) if at < len(self._text) else "the end of the file"
 
     def _line(self, at: int) -> int:
-        low, high = 0, len(self._breaks)
-        while low < high:
-            middle = (low + high) // 2
-            if self._breaks[middle] < at:
-                low = middle + 1
-            else:
-                high = middle
-        return low + 1
+        return bisect_left(self._breaks, at) + 1
 
     def _fail(self, at: int, problem: str) -> NoReturn:
         line = self._line(at)

@@ -37,15 +37,13 @@ class TextValue(Struct, frozen=True):
     problem: str = ""
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
+        problem = _about(self.problem, place)
         if not isinstance(value, str):
-            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=_quoted(value))
-        elif len(value) < self.least:
-            notes.add_mistake(place, _about(self.problem, place) or "is empty", expected=self.expected)
-        elif "\0" in value:
-            notes.add_mistake(place, "contains a NUL character", fix="remove it")
-        else:
-            return str(value)
-        return UNSET
+            fix = "put it in quotes" if isinstance(value, int | float | bool) else ""
+            return notes.add_mistake(place, problem, got=value, expected=self.expected, fix=fix)
+        if len(value) < self.least:
+            return notes.add_mistake(place, problem or "is empty", expected=self.expected)
+        return notes.add_mistake(place, "contains a NUL character", fix="remove it") if "\0" in value else str(value)
 
     def schema(self) -> dict[str, Json]:
         return {"type": "string", "minLength": self.least}
@@ -61,8 +59,7 @@ class NumberValue(Struct, frozen=True):
         number = _read_number(value)
         if number is not None and abs(number) <= MAX_NUMBER and (self.above is None or number > self.above):
             return float(number)
-        notes.add_mistake(place, got=value, expected=self.expected)
-        return UNSET
+        return notes.add_mistake(place, got=value, expected=self.expected)
 
     def schema(self) -> dict[str, Json]:
         bound: dict[str, Json] = {"minimum": -MAX_NUMBER} if self.above is None else {"exclusiveMinimum": self.above}
@@ -85,8 +82,7 @@ class IntegerValue(Struct, frozen=True):
         number = _read_number(value)
         if number is not None and self.least <= number <= self.most and number == int(number):
             return int(number)
-        notes.add_mistake(place, got=value, expected=self.expected)
-        return UNSET
+        return notes.add_mistake(place, got=value, expected=self.expected)
 
     def schema(self) -> dict[str, Json]:
         return {"anyOf": [{"type": "integer", "minimum": self.least, "maximum": self.most}, _FROM_VARIABLE]}
@@ -102,8 +98,7 @@ class BooleanValue(Struct, frozen=True):
             value = _FLAGS.get(value.strip().lower(), value)
         if isinstance(value, bool):
             return value
-        notes.add_mistake(place, got=value, expected=self.expected)
-        return UNSET
+        return notes.add_mistake(place, got=value, expected=self.expected)
 
     def schema(self) -> dict[str, Json]:
         return {"anyOf": [{"type": "boolean"}, _FROM_VARIABLE]}
@@ -124,8 +119,7 @@ class ChoiceValue(Struct, frozen=True):
         meant = (
             did_you_mean(value, self.words) if isinstance(value, str) and not isinstance(value, ExpandedText) else ""
         )
-        notes.add_mistake(place, got=value, expected=self.expected, fix=meant if meant.startswith("did") else "")
-        return UNSET
+        return notes.add_mistake(place, got=value, expected=self.expected, fix=meant if meant.startswith("did") else "")
 
     def schema(self) -> dict[str, Json]:
         return {"anyOf": [{"enum": list(self.words)}, _FROM_VARIABLE]}
@@ -149,10 +143,7 @@ class NullValue(Struct, frozen=True):
     expected: str = "null"
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
-        if value is not None:
-            notes.add_mistake(place, got=value, expected=self.expected)
-            return UNSET
-        return None
+        return None if value is None else notes.add_mistake(place, got=value, expected=self.expected)
 
     def schema(self) -> dict[str, Json]:
         return {"type": "null"}
@@ -165,8 +156,7 @@ class UnreadObject(Struct, frozen=True):
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if not isinstance(value, dict):
-            notes.add_mistake(place, got=value, expected=self.expected)
-            return UNSET
+            return notes.add_mistake(place, got=value, expected=self.expected)
         plain(value, place, notes)
         return value
 
@@ -194,8 +184,7 @@ class UnionValue(Struct, frozen=True):
         nearest = [option for option in self.options if isinstance(option, inside)]
         if nearest:
             return nearest[0].read(value, place, notes)
-        notes.add_mistake(place, got=value, expected=self.expected)
-        return UNSET
+        return notes.add_mistake(place, got=value, expected=self.expected)
 
     def schema(self) -> dict[str, Json]:
         return {"anyOf": [option.schema() for option in self.options]}
@@ -215,8 +204,7 @@ class ListValue(Struct, frozen=True):
             return UNSET if item is UNSET else (item,)
         if not isinstance(value, list):
             fix = "put it in brackets: [...]" if isinstance(value, str) else ""
-            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
-            return UNSET
+            return notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
         items = [_read(self.item, item, (*place, position), notes) for position, item in enumerate(value)]
         return tuple(item for item in items if item is not UNSET)
 
@@ -234,8 +222,7 @@ class MapValue(Struct, frozen=True):
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if not isinstance(value, dict):
-            notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected)
-            return UNSET
+            return notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected)
         items = {key: _read(self.item, item, (*place, key), notes) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not UNSET}
 
@@ -271,8 +258,7 @@ class ObjectValue(Struct, frozen=True):
         if self.short and isinstance(value, str):
             value = {self.short: value}
         if not isinstance(value, dict):
-            notes.add_mistake(place, got=value, expected=self.expected)
-            return UNSET
+            return notes.add_mistake(place, got=value, expected=self.expected)
         values: dict[str, Any] = {}
         for key, item in value.items():
             field = self.fields.get(key)
@@ -330,7 +316,3 @@ def _read_number(value: Json) -> int | float | None:
 def _about(problem: str, place: KeyPath) -> str:
     """The message with the names of the toolbox and the server that contain the path."""
     return problem.format(toolbox=place[1] if len(place) > 1 else "", server=describe_server(place))
-
-
-def _quoted(value: Json) -> str:
-    return "put it in quotes" if isinstance(value, int | float | bool) else ""
