@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from pegboard.argument_problems import ParseError
 from pegboard.call import Json
-from pegboard.protocol.json_values import as_object
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.literals import NAME_LENGTH, fold_name, kind_of
 from pegboard.schema.validator import Problem
 from pegboard.schema.wording import COMPARED, closest, describe, describe_size, example, show_value
@@ -137,9 +137,7 @@ def _describe_problem(
         case "required":
             return [missing(format_keys((*above, *problem.path, name)), name, problem, root) for name in problem.names]
         case "additionalProperties" | "unevaluatedProperties" if problem.names:
-            declared = problem.schema.get("properties")
-            known = list(declared) if isinstance(declared, Mapping) else []
-            given = as_object(problem.got)
+            known = list(as_object(problem.schema.get("properties")))
             given = as_object(problem.got)
             return [
                 unknown(
@@ -153,11 +151,8 @@ def _describe_problem(
                 for name in problem.names[:MAX_SHOWN]
             ]
         case "falseSchema":
-            return [
-                ParseError(
-                    path, "value_not_allowed", fit_message(path, "no value is allowed here, remove it"), problem.got
-                )
-            ]
+            message = fit_message(path, "no value is allowed here, remove it")
+            return [ParseError(path, "value_not_allowed", message, problem.got)]
     code = _code(problem)
     if not path and code == "object_requires_json_object":
         code = "arguments_must_be_object"
@@ -167,8 +162,7 @@ def _describe_problem(
 
 
 def missing(path: str, name: str, problem: Problem, root: Mapping[str, Json]) -> ParseError:
-    declared = problem.schema.get("properties")
-    schema = declared.get(name) if isinstance(declared, Mapping) else None
+    schema = as_object(problem.schema.get("properties")).get(name)
     parts = ["required, but missing"]
     if isinstance(schema, Mapping):
         parts.append(f"; expected {describe(schema, root)}")
@@ -210,14 +204,11 @@ def suggest(name: str, names: Sequence[str], given: Mapping[str, Json]) -> str:
 
 def suggest_missing(name: str, names: Sequence[str], given: Mapping[str, Json], schema: Mapping[str, Json]) -> str:
     """The only missing name if there is only one extra one, and the value could belong to it; else nothing."""
-    required = schema.get("required")
-    missing = [each for each in required if each not in given] if isinstance(required, list) else []
+    missing = [each for each in texts_in(schema.get("required")) if each not in given]
     known = set(names)
     if len(missing) != 1 or len(list(islice((each for each in given if each not in known), 2))) != 1:
         return ""
-    declared = schema.get("properties")
-    wanted = declared.get(missing[0]) if isinstance(declared, Mapping) else None
-    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    kind = as_object(as_object(schema.get("properties")).get(missing[0])).get("type")
     got = kind_of(given.get(name))
     fits = not isinstance(kind, str) or kind == got or (kind, got) == ("number", "integer")
     return f', did you mean "{missing[0]}"?' if fits else ""

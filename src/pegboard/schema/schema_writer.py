@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from pegboard.call import Json
 from pegboard.protocol.json_values import as_list, as_object, texts_in
+from pegboard.schema.literals import kind_of
 from pegboard.schema.plain_json import UNWRITABLE, decode, encode
 from pegboard.schema.types.constraints import ValueNotes
 from pegboard.schema.types.record_types import maker_of
@@ -172,12 +173,7 @@ class _Writer:
             case ChoiceShape():
                 return self._write_choice(shape)
             case ListShape(item=item, unique=unique):
-                items = self.write(item)
-                return {
-                    "type": "array",
-                    **({"items": items} if items else {}),
-                    **({"uniqueItems": True} if unique else {}),
-                }
+                return _without_empty({"type": "array", "items": self.write(item), "uniqueItems": unique})
             case TupleShape():
                 return self._write_fixed(shape)
             case MapShape():
@@ -191,7 +187,7 @@ class _Writer:
         return {}
 
     def _write_choice(self, shape: ChoiceShape) -> Schema:
-        kinds = list(dict.fromkeys(map(_kind_of, shape.values)))
+        kinds = list(dict.fromkeys("number" if isinstance(each, float) else kind_of(each) for each in shape.values))
         schema: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(shape.values)}
         if self._private and shape.names and shape.names != shape.values:
             schema[NAMES] = dict(zip(shape.names, shape.values, strict=True))
@@ -201,8 +197,8 @@ class _Writer:
         places = [self.write(item) for item in shape.items]
         if shape.names:
             places = [{"title": name, **place} for name, place in zip(shape.names, places, strict=True)]
-        schema: Schema = {"type": "array", **({"prefixItems": places} if places else {})}
-        return {**schema, "minItems": shape.least, "maxItems": len(places)}
+        sizes = {"minItems": shape.least, "maxItems": len(places)}
+        return {**_without_empty({"type": "array", "prefixItems": places}), **sizes}
 
     def _write_map(self, shape: MapShape) -> Schema:
         key, value = self.write(shape.key), self.write(shape.value)
@@ -211,11 +207,7 @@ class _Writer:
         if kind in _NUMERIC_NAMES:
             # Names are always strings: constraints of a number would never match one.
             names = {"pattern": _NUMERIC_NAMES[kind]}
-        return {
-            "type": "object",
-            **({"propertyNames": names} if names else {}),
-            **({"additionalProperties": value} if value else {}),
-        }
+        return _without_empty({"type": "object", "propertyNames": names, "additionalProperties": value})
 
     def _write_record(self, record: RecordShape) -> Schema:
         properties = {field.name: self._write_field(field, field.shape) for field in record.fields}
@@ -223,12 +215,8 @@ class _Writer:
         if record.tag is not None:
             name, value = record.tag
             properties = {name: {"const": value}, **properties}
-        return {
-            "type": "object",
-            **({"properties": properties} if properties else {}),
-            **({"required": required} if required else {}),
-            **self._write_extras(record),
-        }
+        schema = _without_empty({"type": "object", "properties": properties, "required": required})
+        return {**schema, **self._write_extras(record)}
 
     def _write_extras(self, record: RecordShape) -> Schema:
         if record.extras == "forbid" or (record.extras == "drop" and self._closed):
@@ -239,11 +227,11 @@ class _Writer:
         """A foreign schema, with its definitions moved into ours."""
         schema = dict(as_object(_close(foreign)) if self._closed else foreign)
         theirs = as_object(schema.pop("$defs", {}))
-        renamed = {}
-        for name, definition in theirs.items():
-            taken = {*self._names.values(), *self._defs}
-            new = name if name not in taken or self._defs.get(name) == definition else f"{name}_{len(taken)}"
-            renamed[name] = new
+        taken = {*self._names.values(), *self._defs}
+        renamed = {
+            name: name if name not in taken or self._defs.get(name) == definition else f"{name}_{len(taken)}"
+            for name, definition in theirs.items()
+        }
         for name, definition in theirs.items():
             self._defs[renamed[name]] = _rename_in(as_object(definition), renamed)
         return _rename_in(schema, renamed)
@@ -274,25 +262,16 @@ def _rename(part: Json, names: Mapping[str, str]) -> Json:
     return part if found is None else f"#/$defs/{names.get(found[1], found[1])}"
 
 
+def _without_empty(schema: Schema) -> Schema:
+    return {word: value for word, value in schema.items() if value}
+
+
 def _write_scalar(shape: ScalarShape) -> Schema:
     if shape.format == "decimal":
         return {"anyOf": [{"type": "number"}, dict(_DECIMAL_TEXT)]}
     if shape.format == "base64":
         return {"type": "string", "contentEncoding": "base64"}
-    return {"type": shape.kind, **({"format": shape.format} if shape.format else {})}
-
-
-def _kind_of(value: Json) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-    return "string"
+    return _without_empty({"type": shape.kind, "format": shape.format})
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -380,16 +359,3 @@ def _choose_names(named: Mapping[Hashable, RecordShape | AliasShape]) -> dict[Ha
             name = f"{shape.name}_{number}"
         chosen[key] = name
     return chosen
-
-
-__all__ = [
-    "EXACT",
-    "NAMES",
-    "Schema",
-    "annotate",
-    "is_shown_plain",
-    "json_form",
-    "new_default",
-    "write_parameters",
-    "write_schema",
-]

@@ -5,6 +5,7 @@ Fields are read from the attributes that those libraries put on their classes, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, NotRequired, Required, get_origin
 
 import msgspec
@@ -17,6 +18,7 @@ from pegboard.schema.types.docstrings import read_docs
 from pegboard.schema.types.shape import Extras
 
 BOTH: Final = frozenset({"input", "output"})
+_PYDANTIC_EXTRAS: Final[Mapping[Any, Extras]] = {"forbid": "forbid", "allow": "allow", "ignore": "read"}
 
 
 class RecordField(Struct, frozen=True, kw_only=True):
@@ -26,7 +28,6 @@ class RecordField(Struct, frozen=True, kw_only=True):
     attribute: str
     annotation: Any
     required: bool
-    maker: str
     default: Any = UNSET
     notes: ValueNotes = NO_NOTES
     directions: frozenset[str] = BOTH
@@ -75,22 +76,14 @@ def extras_of(cls: Any, maker: str) -> Extras:
     if not maker.startswith("pydantic"):
         return "drop"
     config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
-    match config.get("extra"):
-        case "forbid":
-            return "forbid"
-        case "allow":
-            return "allow"
-        case "ignore":
-            return "read"
-    return "read" if _reads_other_names(cls, maker) else "drop"
+    return _PYDANTIC_EXTRAS.get(config.get("extra")) or ("read" if _reads_other_names(cls) else "drop")
 
 
-def _reads_other_names(cls: Any, maker: str) -> bool:
+def _reads_other_names(cls: Any) -> bool:
     """Whether a pydantic class sees names before they are matched with its fields, or knows several for one."""
     validators = cls.__pydantic_decorators__.model_validators.values()
-    fields = cls.model_fields if maker == "pydantic" else cls.__pydantic_fields__
     return any(validator.info.mode != "after" for validator in validators) or any(
-        not isinstance(field.validation_alias, str | None) for field in fields.values()
+        not isinstance(field.validation_alias, str | None) for field in _pydantic_fields(cls).values()
     )
 
 
@@ -115,15 +108,18 @@ def _own_docstring(cls: type) -> str | None:
 
 
 def _read_pydantic(cls: Any) -> list[RecordField]:
-    return [_read_pydantic_field(name, field, "pydantic") for name, field in cls.model_fields.items()]
+    """The fields of a model, or those that the constructor of a dataclass takes."""
+    takes_all = hasattr(cls, "model_fields")
+    fields = _pydantic_fields(cls).items()
+    return [_read_pydantic_field(name, field) for name, field in fields if takes_all or field.init is not False]
 
 
-def _read_pydantic_dataclass(cls: Any) -> list[RecordField]:
-    fields = cls.__pydantic_fields__
-    return [_read_pydantic_field(name, field, "pydantic") for name, field in fields.items() if field.init is not False]
+def _pydantic_fields(cls: Any) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = cls.model_fields if hasattr(cls, "model_fields") else cls.__pydantic_fields__
+    return fields
 
 
-def _read_pydantic_field(name: str, field: Any, maker: str) -> RecordField:
+def _read_pydantic_field(name: str, field: Any) -> RecordField:
     notes = read_notes([field])
     required = field.is_required()
     default = UNSET if required or field.default_factory is not None else field.default
@@ -132,7 +128,6 @@ def _read_pydantic_field(name: str, field: Any, maker: str) -> RecordField:
         attribute=name,
         annotation=_with_pydantic_words(field),
         required=required,
-        maker=maker,
         default=default,
         notes=msgspec.structs.replace(notes, default=UNSET),
     )
@@ -152,7 +147,6 @@ def _read_msgspec(cls: Any) -> list[RecordField]:
             attribute=field.name,
             annotation=field.type,
             required=field.required,
-            maker="msgspec",
             default=UNSET if field.default is NODEFAULT else field.default,
         )
         for field in msgspec.structs.fields(cls)
@@ -174,7 +168,6 @@ def _read_dataclass(cls: Any) -> list[RecordField]:
                 attribute=name,
                 annotation=_initvar_type(hints.get(name, UNRESOLVED)),
                 required=not (default or factory),
-                maker="dataclass",
                 default=field.default if default else UNSET,
                 notes=read_notes(words),
                 directions=_directions(init=field.init, written=not argument_only),
@@ -209,7 +202,6 @@ def _read_attrs(cls: Any) -> list[RecordField]:
                 attribute=attribute.name,
                 annotation=hints.get(attribute.name, Any if attribute.type is None else UNRESOLVED),
                 required=required,
-                maker="attrs",
                 default=UNSET if required or made else attribute.default,
                 notes=read_notes(words),
                 # msgspec does not write private attributes of attrs classes.
@@ -221,9 +213,7 @@ def _read_attrs(cls: Any) -> list[RecordField]:
 
 def _read_typeddict(cls: Any) -> list[RecordField]:
     return [
-        RecordField(
-            name=name, attribute=name, annotation=hint, required=_is_required(cls, name, hint), maker="typeddict"
-        )
+        RecordField(name=name, attribute=name, annotation=hint, required=_is_required(cls, name, hint))
         for name, hint in hints_of(cls).items()
     ]
 
@@ -247,7 +237,6 @@ def _read_namedtuple(cls: Any) -> list[RecordField]:
             attribute=name,
             annotation=hints.get(name, Any),
             required=name not in cls._field_defaults,
-            maker="namedtuple",
             default=cls._field_defaults.get(name, UNSET),
         )
         for name in cls._fields
@@ -256,7 +245,7 @@ def _read_namedtuple(cls: Any) -> list[RecordField]:
 
 _READERS = {
     "pydantic": _read_pydantic,
-    "pydantic-dataclass": _read_pydantic_dataclass,
+    "pydantic-dataclass": _read_pydantic,
     "msgspec": _read_msgspec,
     "dataclass": _read_dataclass,
     "attrs": _read_attrs,

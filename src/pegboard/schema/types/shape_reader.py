@@ -236,7 +236,7 @@ class ShapeReader:
             return self._read_foreign(key, notes)
         try:
             parts = record_types.parts_of(cls, maker)
-            fields = tuple(self._read_field(cls, part) for part in parts if self._direction in part.directions)
+            fields = tuple(self._read_field(cls, maker, part) for part in parts if self._direction in part.directions)
         except UnsupportedType:
             if maker != "pydantic":
                 raise
@@ -262,7 +262,7 @@ class ShapeReader:
         self.named[key] = msgspec.structs.replace(record, notes=NO_NOTES)
         return record
 
-    def _read_field(self, cls: type, part: record_types.RecordField) -> FieldShape:
+    def _read_field(self, cls: type, maker: str, part: record_types.RecordField) -> FieldShape:
         where = f"{self.where}: {cls.__name__}.{part.attribute}" if self.where else f"{cls.__name__}.{part.attribute}"
         if part.annotation is UNRESOLVED:
             raise UnsupportedType(f"{where}: its annotation cannot be resolved; import the name at run time")
@@ -271,11 +271,11 @@ class ShapeReader:
             shape = self.read(part.annotation, part.notes)
         finally:
             self.where = outer
-        name = shape.notes.alias or part.name if part.maker == "pydantic" else part.name
+        name = shape.notes.alias or part.name if maker.startswith("pydantic") else part.name
         return FieldShape(
             name=name,
             attribute=part.attribute,
-            keyword=part.attribute.lstrip("_") if part.maker == "attrs" else part.attribute,
+            keyword=part.attribute.lstrip("_") if maker == "attrs" else part.attribute,
             shape=shape,
             required=part.required,
             default=part.default,
