@@ -44,10 +44,10 @@ CONSTANTS = (
     ("Sets of rights whose verdicts are remembered", "rules/verdicts.py", "VIEWS_KEPT"),
     (
         "Lists of one kind that are kept for callers with different rights",
-        "catalog/shown_lists.py",
+        "catalog/pagination.py",
         "_LISTS_KEPT",
     ),
-    ("Length of the URI of a resource", "catalog/uri_template_index.py", "URI_LENGTH"),
+    ("Length of the URI of a resource", "catalog/uri_template.py", "URI_LENGTH"),
     ("Size of a file with instructions", "catalog/instructions_template.py", "MAX_FILE_BYTES"),
     ("Tools that instructions list", "catalog/instructions_template.py", "MAX_TOOLS"),
     ("Time for the health check of a helper process", "helper_process.py", "CHECK_SECONDS"),

@@ -30,10 +30,10 @@ from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.debug_mode import DebugMode
 from pegboard.execution.dispatch import Dispatcher
-from pegboard.execution.preconditions import add_preconditions
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
 from pegboard.execution.services import Lifetime, Services
 from pegboard.execution.threads import Threads
+from pegboard.execution.tool_conditions import add_preconditions
 from pegboard.execution.visible_changes import ChangeVisibility, Shown
 from pegboard.hooks.lifecycle import Lifecycle, Startable
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware

@@ -9,8 +9,7 @@ import pytest
 
 from pegboard.call import Call, Done, Reply
 from pegboard.catalog.resource import RelayedResource, ResourceCatalog
-from pegboard.catalog.uri_template import Template
-from pegboard.catalog.uri_template_index import TRIES, URI_LENGTH
+from pegboard.catalog.uri_template import TRIES, URI_LENGTH, Template
 from pegboard.errors import ResourceNotFound
 from tests.work import count_instructions, grows_linearly
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from pegboard.client.typed_result import read_typed
+from pegboard.client.call_result import read_typed
 from pegboard.errors import MalformedMessage
 
 

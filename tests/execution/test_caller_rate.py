@@ -7,7 +7,7 @@ import pytest
 from pegboard import Principal
 from pegboard.call import Caller
 from pegboard.errors import Busy
-from pegboard.execution.caller_rate import CallerRate
+from pegboard.execution.catalog_methods import CallerRate
 from pegboard.protocol.revisions import MODERN
 
 

@@ -18,8 +18,7 @@ from msgspec import Raw
 
 from pegboard import Board, Client, Context, File, Image, Limits, ToolError
 from pegboard.call import Call, Caller, Change, Done, EncodedResult, Json, Notification
-from pegboard.catalog.file_reader import read_file
-from pegboard.catalog.folder import READS
+from pegboard.catalog.folder import READS, read_file
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound
 from pegboard.protocol.legacy_codec import LegacyCodec
 from pegboard.protocol.revisions import MODERN

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import AnyUrl
 
 from pegboard.catalog.uri_template import Template
-from pegboard.gateway.uris import unwrap_uri, wrap_template, wrap_uri
+from pegboard.gateway.uri_rewriter import unwrap_uri, wrap_uri
 
 names = st.from_regex(r"[aB0-](_?[aB0-]){0,6}", fullmatch=True)
 schemes = st.from_regex(r"[A-Za-z][A-Za-z0-9+.-]{0,8}", fullmatch=True) | st.sampled_from(["file", "ui", "memo", "x"])
@@ -62,7 +62,7 @@ tails = st.lists(literals | expressions, max_size=5).map(
     ],
 )
 def test_a_uri_says_whose_it_is_and_is_read_back(uri: str, wrapped: str) -> None:
-    assert wrap_uri(uri, "dev", "fs") == wrap_template(uri, "dev", "fs") == wrapped
+    assert wrap_uri(uri, "dev", "fs") == wrapped
     assert unwrap_uri(wrapped) == ("dev", "fs", uri)
 
 
@@ -146,7 +146,7 @@ def test_expanding_a_wrapped_template_is_wrapping_what_it_expands_to(
 ) -> None:
     template = f"{scheme}{lead}{tail}"
     expanded = Template(template).expand(given_values)
-    wrapped = Template(wrap_template(template, toolbox, server)).expand(given_values)
+    wrapped = Template(wrap_uri(template, toolbox, server)).expand(given_values)
     assert wrapped == wrap_uri(expanded, toolbox, server)
 
 
@@ -157,7 +157,7 @@ def test_whatever_a_wrapped_template_expands_to_leads_back(
     if stays(template):
         return
     expanded = Template(template).expand(given_values)
-    wrapped = Template(wrap_template(template, toolbox, server)).expand(given_values)
+    wrapped = Template(wrap_uri(template, toolbox, server)).expand(given_values)
     assert unwrap_uri(wrapped) == (toolbox.lower(), server.lower(), expanded)
 
 
@@ -167,7 +167,7 @@ def test_a_uri_that_a_template_matches_is_matched_by_the_wrapped_one_with_the_sa
 ) -> None:
     template = f"{scheme}://{tail}"
     uri = Template(template).expand(given_values)
-    wrapped = Template(wrap_template(template, "dev", "fs"))
+    wrapped = Template(wrap_uri(template, "dev", "fs"))
     assert wrapped.match(wrap_uri(uri, "dev", "fs")) == Template(template).match(uri)
 
 

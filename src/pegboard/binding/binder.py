@@ -15,9 +15,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from pegboard.binding.conversion import BindingProblem, Load, explain
-from pegboard.binding.declared_names import compile_names, drops_names
 from pegboard.binding.decoder import compile_decoder
-from pegboard.binding.msgspec_types import either_type
+from pegboard.binding.msgspec_types import compile_names, drops_names, either_type
 from pegboard.binding.number_types import convert_numbers, takes_decimals
 from pegboard.call import Json
 from pegboard.schema.exact_floats import ExactFloats

@@ -1,17 +1,16 @@
-"""Pages of a long list, each with a sealed cursor to the next."""
+"""Pages of a long list, each with a sealed cursor to the next; a list is made once for all callers that see the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
 
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.shown_lists import ShownLists
 from pegboard.errors import InvalidParams
 from pegboard.protocol.json_values import as_list, objects_in
-from pegboard.rules.verdicts import View
+from pegboard.rules.verdicts import VIEWS_KEPT, View
 from pegboard.security.seal import Seal
 
 # The results of one list that are split into pages at a time: for each transport, and each set of tools that callers see.
@@ -19,6 +18,32 @@ _MAX_RESULTS: Final = 64
 
 
 _KEYS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate"}
+
+T = TypeVar("T")
+
+_LISTS_KEPT: Final = 256
+
+
+class ShownLists(Generic[T]):
+    """The lists of one kind since their last change, by caller and by content."""
+
+    __slots__ = ("_by_caller", "_by_content")
+
+    def __init__(self) -> None:
+        self._by_caller: BoundedDict[Hashable, T] = BoundedDict(VIEWS_KEPT)
+        self._by_content: BoundedDict[Hashable, T] = BoundedDict(_LISTS_KEPT)
+
+    def get(self, caller: Hashable) -> T | None:
+        """The list of callers with these rights, if it was made."""
+        return self._by_caller.get(caller)
+
+    def add(self, caller: Hashable, content: Hashable, make: Callable[[], T]) -> T:
+        """The list with this content, for callers with these rights."""
+        made = self._by_content.get(content)
+        if made is None:
+            made = self._by_content[content] = make()
+        self._by_caller[caller] = made
+        return made
 
 
 class _CachedPages:

@@ -11,8 +11,7 @@ from pegboard.call import Handler, Json
 from pegboard.call_target import CalledItem
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
-from pegboard.catalog.uri_template import Template, is_template
-from pegboard.catalog.uri_template_index import TemplateIndex
+from pegboard.catalog.uri_template import Template, TemplateIndex, is_template
 from pegboard.errors import DeclarationError, ResourceNotFound
 from pegboard.media import File
 from pegboard.protocol.content import guess_by_suffix, resource_block

@@ -7,7 +7,7 @@ from typing import Any
 
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.shown_lists import ShownLists
+from pegboard.catalog.pagination import ShownLists
 from pegboard.errors import DeclarationError, PegboardError, UnknownTool
 from pegboard.protocol.json_values import objects_in
 from pegboard.providers.export import ExportOptions, export

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from pegboard import __version__
 from pegboard.call import EMPTY_OBJECT, Change, Json
-from pegboard.client.call_result import CallResult, read_result
+from pegboard.client.call_result import CallResult, read_result, read_typed
 from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress
 from pegboard.client.http.http_pool import CONNECTIONS
@@ -26,7 +26,6 @@ from pegboard.client.question_handlers import OnElicit, OnSample, QuestionHandle
 from pegboard.client.request_delivery import RequestDelivery
 from pegboard.client.subscription import follow_notifications, subscribe
 from pegboard.client.target import Target, open_link
-from pegboard.client.typed_result import read_typed
 from pegboard.deadline import Deadline
 from pegboard.errors import ToolError
 from pegboard.limits import Limits

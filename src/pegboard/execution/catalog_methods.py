@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.asking.rounds import asking
-from pegboard.call import EMPTY_OBJECT, Call, Done, Handler, Json, Reply
+from pegboard.call import EMPTY_OBJECT, Call, Caller, Done, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.completion import complete, known_values
-from pegboard.catalog.file_reader import read_file
+from pegboard.catalog.folder import read_file
 from pegboard.catalog.pagination import Listing, PagedResults
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
-from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, ResourceNotFound, ToolError
-from pegboard.execution.caller_rate import CallerRate
+from pegboard.errors import Busy, DeclarationError, InternalFailure, InvalidParams, ResourceNotFound, ToolError
 from pegboard.execution.item_chains import Found, ItemChains, Surround
 from pegboard.execution.run import Runner
 from pegboard.limits import Limits
@@ -35,6 +35,29 @@ from pegboard.tools.tool import Tool
 _log = logging.getLogger("pegboard.resources")
 
 _NOT_KEPT = Caching()
+
+
+class CallerRate:
+    """Limits requests per second for each caller; the counts are dropped every second."""
+
+    def __init__(self, what: str, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._limit = limit
+        self._clock = clock
+        self._second = 0
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def check(self, caller: Caller) -> None:
+        """Count one request, or reject it until the next second."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second = second
+            self._counts.clear()
+        # The sessions of a principal count together; anonymous callers have nothing but their sessions.
+        key = caller.principal.id, "" if caller.principal else caller.session
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count > self._limit:
+            raise Busy(f"More than {self._limit} {self._what} per second; slow down", retry_after=1)
 
 
 class _Reference(Struct):

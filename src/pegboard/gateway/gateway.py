@@ -30,8 +30,7 @@ from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
 from pegboard.gateway.lock.lock_file import Lock, Report, accept, read_lock, write_lock
 from pegboard.gateway.lock.lock_file import compare as compare_definitions
-from pegboard.gateway.lock.lock_watch import watch_lock_file
-from pegboard.gateway.lock.pins import Pins, read_pins
+from pegboard.gateway.lock.pins import Pins, read_pins, watch_lock_file
 from pegboard.gateway.lock.scanner import Scanner
 from pegboard.gateway.log_redaction import LogRedaction
 from pegboard.gateway.nesting import mark_nested

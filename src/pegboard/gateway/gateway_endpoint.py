@@ -14,8 +14,8 @@ from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Call, Caller, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.instructions_template import InstructionsTemplate
+from pegboard.catalog.pagination import ShownLists
 from pegboard.catalog.resource import Resource
-from pegboard.catalog.shown_lists import ShownLists
 from pegboard.config.gateway_config import (
     INSTRUCTION_VARIABLES,
     MAIN,
@@ -33,7 +33,7 @@ from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.missing_tools import unavailable_tool, unknown_plain_tool, withheld_tool
-from pegboard.gateway.uris import unwrap_uri
+from pegboard.gateway.uri_rewriter import unwrap_uri
 from pegboard.gateway.withheld import WithheldDefinitions
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS

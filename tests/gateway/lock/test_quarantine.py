@@ -13,7 +13,7 @@ from pegboard import Board, Client, Gateway
 from pegboard.call import NULL_CHANNEL, Call, Caller
 from pegboard.config.gateway_config import GatewayConfig, LockPolicy, ServerConfig, ToolboxConfig
 from pegboard.errors import Refusal, ResourceNotFound
-from pegboard.gateway.lock import lock_watch
+from pegboard.gateway.lock import pins as pins_module
 from pegboard.gateway.lock.lock_file import Lock, accept, write_lock
 from tests.waiting import SOON, until
 
@@ -100,14 +100,14 @@ async def test_what_is_accepted_meanwhile_goes_through_without_a_restart(
     await pin(files(), lock)
     changed = files("Reads it.")
     looks: list[Path] = []
-    look = lock_watch._stamp
+    look = pins_module._stamp
 
     def looked(path: Path) -> tuple[int, int] | None:
         looks.append(path)
         return look(path)
 
-    monkeypatch.setattr(lock_watch, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(lock_watch, "_stamp", looked)
+    monkeypatch.setattr(pins_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(pins_module, "_stamp", looked)
     async with Client(gateway(changed, "quarantine", lock, watch=True)) as client:
         assert await names(client) == []
         await until(lambda: len(looks) > 1)

@@ -21,7 +21,6 @@ from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.abandoned_requests import AbandonedRequests
 from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.era_cache import choose_version, forget, probe, recall, remember, versions_in_answer
-from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     PROGRESS_NOTIFICATION,
@@ -34,6 +33,7 @@ from pegboard.client.links.link import (
     with_server_name,
 )
 from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
+from pegboard.client.links.server_output import warn_rarely
 from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.logs.log_lines import ServerName
 from pegboard.protocol import jsonrpc

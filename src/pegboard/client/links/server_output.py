@@ -1,9 +1,10 @@
-"""Shortens the output of a server to one printable line."""
+"""What a server writes, for the log: shortened to one printable line, and invalid output only now and then."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from pegboard.logs.printable import printable
@@ -21,6 +22,12 @@ _BOILERPLATE: Final = re.compile(
 )
 _MAX_LINES: Final = 3
 
+_log = logging.getLogger("pegboard.client")
+
+_MAX_SERVERS: Final = 1000
+
+_counts: dict[tuple[Hashable, str], int] = {}
+
 
 def shorten_output(text: str, most: int = MAX_LENGTH) -> str:
     """The text, shortened, on one printable line, without colours."""
@@ -35,3 +42,20 @@ def last_output(lines: Sequence[str]) -> str:
     return " / ".join(
         shorten_output(_RULE.sub(r"\1\1\1", line).strip(), MAX_LENGTH // 2) for line in telling[-_MAX_LINES:]
     )
+
+
+def count_garbled(server: Hashable, kind: str) -> int:
+    """Count one more of a kind; returns the number so far."""
+    key = (server, kind)
+    number = _counts.pop(key, 0) + 1
+    while len(_counts) >= _MAX_SERVERS:
+        del _counts[next(iter(_counts))]
+    _counts[key] = number
+    return number
+
+
+def warn_rarely(server: Hashable, name: str, kind: str, detail: str = "") -> None:
+    """Log invalid output of a server: the first, second, fourth … time, so that it cannot fill the log."""
+    number = count_garbled(server, kind)
+    if not number & (number - 1):
+        _log.warning("%s: %s%s (%d so far)", name, kind, detail, number)

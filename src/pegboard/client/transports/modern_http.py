@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from pegboard.call import Json, Notification
-from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, request_ids, with_server_name
 from pegboard.client.links.server_messages import ServerMessage, result_of
+from pegboard.client.links.server_output import warn_rarely
 from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, read_answer
 from pegboard.client.transports.mirrored_headers import mirror
 from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault

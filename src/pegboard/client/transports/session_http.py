@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
-from pegboard.client.links.garbled_counts import warn_rarely
 from pegboard.client.links.incoming_questions import IncomingQuestions
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
@@ -24,6 +23,7 @@ from pegboard.client.links.link import (
     with_server_name,
 )
 from pegboard.client.links.server_messages import ServerMessage, result_of
+from pegboard.client.links.server_output import warn_rarely
 from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, is_stream, read_answer
 from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc

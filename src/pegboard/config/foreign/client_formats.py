@@ -22,11 +22,11 @@ from pegboard.config.foreign.entry_formats import (
     ForeignEntry,
     claude_format,
     codex_format,
+    find_root_typos,
     gemini_format,
     unknown_format,
     vscode_format,
 )
-from pegboard.config.foreign.typos import find_root_typos
 from pegboard.config.mistakes import ConfigReport, UnresolvedText, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.variables import VariableSyntax

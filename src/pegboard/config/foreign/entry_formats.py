@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pegboard.call import Json
-from pegboard.config.config_keys import SERVER
-from pegboard.config.foreign.typos import find_typos
+from pegboard.config.config_keys import ROOT, SERVER
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.variables import Input, VariableSyntax
 from pegboard.protocol.json_values import as_list
 from pegboard.protocol.revisions import SUPPORTED
+from pegboard.tools.naming import find_misspelt
 
 # The keys of a server that are read besides our own.
 _KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
@@ -37,6 +37,28 @@ _UNSUPPORTED: Final = {
     "authProviderType": "is not supported; use 'headers' or 'auth'",
     "experimental_environment": "is not supported; the server is started on this machine",
 }
+
+# Other programs' names for our keys, so that a typo in theirs leads to ours.
+_OTHER_WORDS: Final = {"environment": "env", "envs": "env", "environ": "env", "arguments": "args", "parameters": "args"}
+# A key of other programs that looks like a typo of one of ours.
+_NO_TYPO: Final = "scope"
+_ROOTS: Final = (*(key for key in ROOT.fields if key not in ("$schema", "toolboxes")), "names")
+
+
+def find_typos(server: Collection[str], dialect: Collection[str]) -> Mapping[str, str]:
+    """The misspelt keys of a server, with the key that was meant; `dialect` are further keys of its file format."""
+    words = {**_OTHER_WORDS, **{key: key for key in (*SERVER.fields, *dialect)}}
+    return _near(server, words, {*SERVER.fields, *dialect, _NO_TYPO})
+
+
+def find_root_typos(root: Collection[str], servers: str) -> Mapping[str, str]:
+    """The same for the keys beside `servers`."""
+    return _near(root, {key: key for key in _ROOTS}, {*ROOT.fields, "names", servers})
+
+
+def _near(given: Collection[str], words: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    found = {key: find_misspelt(key, words) for key in given if key not in known}
+    return {key: words[word] for key, word in found.items() if word is not None}
 
 
 class ForeignEntry:

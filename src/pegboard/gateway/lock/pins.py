@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from pegboard.config.gateway_config import GatewayConfig, LockPolicy
+from pegboard.errors import SetupError
 from pegboard.gateway.lock.definition_diff import describe_differences
 from pegboard.gateway.lock.lock_file import MEMBERS, Kind, Lock, Pin, digest, name_place, read_lock
 from pegboard.gateway.servers.server_catalog import Definition
@@ -19,6 +22,10 @@ CHANGED: Final = (
 ADDED: Final = "it has not been accepted yet; the operator of this gateway can review and accept it"
 _NAMED: Final = 5
 _CHANGES: Final = 20
+
+_log = logging.getLogger("pegboard.gateway")
+
+POLL_SECONDS: Final = 1.0
 
 
 class PinVerdict(Struct, frozen=True):
@@ -129,3 +136,29 @@ def read_pins(config: GatewayConfig) -> Pins:
     """The pins of a configuration's lock file; a configuration made in code may have none."""
     lock = None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
     return Pins(lock, config.lock, config=Path(config.path).name)
+
+
+async def watch_lock_file(config: Callable[[], GatewayConfig], take: Callable[[Pins], None]) -> None:
+    """Check repeatedly, until cancelled; an invalid file changes nothing and is reported once."""
+    # Starts unseen: the file may have been written between the reading and the first look.
+    seen: tuple[int, int] | None = None
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        now = await asyncio.to_thread(_stamp, Path(config().lock_path))
+        if now == seen:
+            continue
+        seen = now
+        try:
+            pins = await asyncio.to_thread(read_pins, config())
+        except SetupError as problem:
+            _log.error("The lock file is not used, the previous one stays in force. %s", problem)
+            continue
+        take(pins)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

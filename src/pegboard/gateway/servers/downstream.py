@@ -19,7 +19,7 @@ from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
 from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, ServerLink
 from pegboard.client.target import open_link
-from pegboard.client.transports.installers import installs
+from pegboard.client.transports.child_process import installs
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.deadline import Deadline
 from pegboard.errors import (

@@ -24,9 +24,7 @@ from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
-from pegboard.server.http.responses.error_responses import error_response
-from pegboard.server.http.responses.plain_responses import body_too_large, internal_error
-from pegboard.server.http.responses.response_encoding import encode_headers
+from pegboard.server.http.responses import body_too_large, encode_headers, error_response, internal_error
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
 NO_WEBSOCKET: Final = Answer(404, b"WebSockets are not served here.\n", b"text/plain; charset=utf-8")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pegboard.bounded_dict import BoundedDict
 from pegboard.limits import Limits
 from pegboard.server.http.request_reader import LISTS
-from pegboard.server.http.responses.plain_responses import body_too_large, plain_error
+from pegboard.server.http.responses import body_too_large, plain_error
 from pegboard.server.http_types import Answer, Head
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from pegboard.limits import Limits
-from pegboard.server.http.responses.response_encoding import encode_headers
+from pegboard.server.http.responses import encode_headers
 from pegboard.server.http_types import Answer, Headers
 
 Event: TypeAlias = MutableMapping[str, Any]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from pegboard.call import Handler, Json
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
+from pegboard.protocol import jsonrpc
+from pegboard.protocol.revisions import Revision, find_revision
+from pegboard.server.access import Access
 from pegboard.server.deprecated.http_sse import HttpSse
-from pegboard.server.deprecated.rpc_endpoint import RpcEndpoint
 from pegboard.server.deprecated.sse_post import SsePostEndpoint
 from pegboard.server.exchange.admission import CallerCache
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
+from pegboard.server.exchange.exchanges import CollectedAnswers
+from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
+from pegboard.server.exchange.stateless import Stateless, read_bodies, sessions_unsupported
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
-from pegboard.server.http.responses.error_responses import error_response, method_not_allowed
+from pegboard.server.http.responses import error_response, method_not_allowed
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.sessions.session import OnSessionEnd
 from pegboard.stores.cluster import Cluster
@@ -30,6 +35,48 @@ _SINCE: Final = (b"deprecation", b"@1742947200")
 
 Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], EndpointResult]
 Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
+
+
+class RpcEndpoint:
+    """Responds with JSON only; 204 if there is nothing to return."""
+
+    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
+        self._stateless = stateless
+        self._limits = limits
+        self._calls = calls
+
+    def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
+        """Serve a message, or an array of them."""
+        post = read_post_head(head.headers, extra)
+        if not post.accepts.json:
+            raise NotAcceptable("This endpoint returns JSON: Accept must allow application/json")
+        stated = None if post.version is None else find_revision(post.version)
+        bodies = read_bodies(body, self._limits)
+        self._calls.check_room(len(body))
+        return self._answer(bodies, stated, sink, extra, head.access, batch=jsonrpc.is_batch(body))
+
+    async def _answer(
+        self,
+        bodies: Sequence[bytes],
+        stated: Revision | None,
+        sink: Sink,
+        extra: Headers,
+        access: Access,
+        *,
+        batch: bool,
+    ) -> Answer:
+        task = asyncio.current_task()
+        if task is not None:
+            # The response cannot be fetched later.
+            sink.on_gone(task.cancel)
+        answers = CollectedAnswers(self._limits)
+        await self._stateless.serve(bodies, stated, answers, access)
+        messages = answers.messages
+        if not messages:
+            return Answer(204, headers=extra)
+        if batch:
+            return Answer(200, b"[%b]" % b",".join(messages), headers=extra)
+        return Answer(answers.status, messages[0], headers=extra + answers.headers)
 
 
 class DeprecatedEndpoints:

@@ -62,7 +62,7 @@ from pegboard.server.exchange.session_settings import (
 from pegboard.server.exchange.stateless import read_bodies, with_request_id
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import check_content_type, read_accept
-from pegboard.server.http.responses.error_responses import error_response
+from pegboard.server.http.responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.sessions.session import OnSessionEnd, Session
 from pegboard.stores.cluster import Cluster

@@ -35,7 +35,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.eager_task import start
 from pegboard.server.http.guard import Guard
-from pegboard.server.http.responses.error_responses import method_not_allowed
+from pegboard.server.http.responses import method_not_allowed
 from pegboard.server.http_types import (
     Answer,
     EndpointResult,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from pegboard.limits import Limits
-from pegboard.server.http.responses.plain_responses import plain_error
+from pegboard.server.http.responses import plain_error
 from pegboard.server.http_types import Answer
 
 # Origin-form only (RFC 9112, 3.2.1): no fragment, no absolute URL whose host could differ from the Host field.

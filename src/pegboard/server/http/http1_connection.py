@@ -25,8 +25,7 @@ from pegboard.server.eager_task import start
 from pegboard.server.http.connections import LIGHT, Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, RequestReader
-from pegboard.server.http.responses.plain_responses import internal_error, plain_error
-from pegboard.server.http.responses.response_encoding import CLOSE, CONTINUE, encode_answer, encode_head
+from pegboard.server.http.responses import CLOSE, CONTINUE, encode_answer, encode_head, internal_error, plain_error
 from pegboard.server.http.server_request import NO_HEAD, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Head, Headers, Upgrade
 

@@ -32,7 +32,7 @@ from pegboard.server.http.head_rules import (
     is_chunked,
     split_target,
 )
-from pegboard.server.http.responses.plain_responses import body_too_large, plain_error
+from pegboard.server.http.responses import body_too_large, plain_error
 from pegboard.server.http.server_request import LINE_COST, NO_HEAD, REQUEST_COST, ServerRequest
 from pegboard.server.http_types import Answer, Head
 

@@ -18,8 +18,8 @@ from pegboard.call import Handler, Json
 from pegboard.errors import InvalidRequest, SetupError
 from pegboard.limits import Limits
 from pegboard.server.access import Access
+from pegboard.server.exchange.calls_in_flight import announce_wait
 from pegboard.server.exchange.conversation import Conversation, LineService
-from pegboard.server.exchange.running_calls import announce_wait
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.stdio.line_writer import LineWriter
 from pegboard.sessions.session import OnSessionEnd

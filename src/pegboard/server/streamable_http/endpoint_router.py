@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from pegboard.call import Handler
-from pegboard.server.http.responses.error_responses import text_response
+from pegboard.server.http.responses import text_response
 from pegboard.server.http_types import EndpointResult, Head, Sink, Upgrade
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Literal, TypeAlias
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -37,9 +38,8 @@ from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
-from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
-from pegboard.server.http_types import Answer, EndpointResult, Head, Route, Sink, Upgrade
-from pegboard.server.streamable_http.deferred_endpoint import DeferredEndpoint
+from pegboard.server.http.responses import error_response, method_not_allowed, text_response
+from pegboard.server.http_types import Answer, Endpoint, EndpointResult, Head, Route, Sink, Upgrade
 from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready
 from pegboard.server.streamable_http.session_requests import SessionRequests
 from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
@@ -51,6 +51,22 @@ from pegboard.stores.store import Store
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How legacy clients are served: with sessions, without, or not at all."""
+
+
+class DeferredEndpoint:
+    """The endpoint of that class, given as `module:name`."""
+
+    def __init__(self, target: str, *arguments: Any, **options: Any) -> None:
+        self._target = target
+        self._arguments = arguments
+        self._options = options
+        self._endpoint: Endpoint | None = None
+
+    def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
+        if self._endpoint is None:
+            module, _, name = self._target.partition(":")
+            self._endpoint = getattr(import_module(module), name)(*self._arguments, **self._options)
+        return self._endpoint.accept(head, body, sink)
 
 
 class HttpEndpoint:

@@ -43,7 +43,7 @@ from pegboard.server.exchange.session_settings import (
 from pegboard.server.exchange.stateless import with_request_id
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import Accepts, read_accept
-from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.server.streamable_http.resumed_stream import ResumedStream
 from pegboard.sessions.relay import Relay

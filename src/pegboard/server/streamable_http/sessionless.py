@@ -23,7 +23,7 @@ from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
 from pegboard.server.http.content_negotiation import Accepts
-from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 
 

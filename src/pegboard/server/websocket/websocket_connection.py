@@ -18,7 +18,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
 from pegboard.server.http.connections import LIGHT, Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
-from pegboard.server.http.responses.plain_responses import plain_error
+from pegboard.server.http.responses import plain_error
 from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_
 from pegboard.server.exchange.fast_path import CALL
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
-from pegboard.server.http.responses.error_responses import error_response, method_not_allowed, text_response
+from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
 from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
 from pegboard.server.websocket.stream_flow import UnreadBytes, WriteTurns, timestamp

@@ -1,1 +1,0 @@
-"""Responses: their bytes, and those that the server sends without a call."""
