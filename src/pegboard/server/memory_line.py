@@ -8,7 +8,8 @@ from typing import Final
 
 from pegboard.call import Handler, Json
 from pegboard.limits import Limits
-from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.conversation import Conversation
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
 
 _CLEANUP_SECONDS: Final = 1.0
@@ -25,7 +26,7 @@ class MemoryLine:
         self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._is_open = True
-        service = LineService(handler, info, limits, Subscribers(limits.subscribers), "memory")
+        service = Service(handler, info, limits, Subscribers(limits.subscribers), "memory")
         self._server = _MemoryConversation(service, self, self._loop)
 
     def send(self, message: bytes) -> None:

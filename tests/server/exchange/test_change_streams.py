@@ -16,7 +16,8 @@ import pytest
 
 from pegboard import Board, Limits
 from pegboard.protocol.framing.sse import EventReader
-from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.conversation import Conversation
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import MIN_INTERVAL_SECONDS, Subscribers
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen as serve
@@ -692,7 +693,7 @@ async def test_a_change_right_behind_the_handshake_is_heard_of() -> None:
 
         async def drain(self) -> None: ...
 
-    service = LineService(board.handler, board.info, board.limits, Subscribers(10), "stdio")
+    service = Service(board.handler, board.info, board.limits, Subscribers(10), "stdio")
     peer = Conversation(service, Peer(), asyncio.get_running_loop())
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     peer.take(request("initialize", hello))

@@ -14,7 +14,7 @@ from pegboard.call import Call, Done, Question, Reply
 from pegboard.errors import QuestionFailed
 from pegboard.limits import Limits
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.conversation import LineService
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.stdio.stdio_server import StdioServer
 from pegboard.server.websocket.websocket_endpoint import WebSocketConversation
@@ -81,7 +81,7 @@ class Peer:
             self.door.connection_made(cast("asyncio.BaseTransport", self.source))
         else:
             self.pipe = self.source = Held()
-            service = LineService(handler, info, bounds, Subscribers(bounds.subscribers), "ws")
+            service = Service(handler, info, bounds, Subscribers(bounds.subscribers), "ws")
             self.door = WebSocketConversation(service, self.pipe, CallsInFlight(bounds, lambda: None))
 
     def say(self, line: bytes) -> None:

@@ -18,7 +18,7 @@ from pegboard import Board, Context, Limits, Middleware, ToolConnector, ToolErro
 from pegboard.call import Call
 from pegboard.protocol.framing import stream_frames
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.conversation import LineService
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.websocket.websocket_endpoint import WebSocketConversation
 from tests.server.stream_client import Held, serve, streaming
@@ -705,7 +705,7 @@ async def test_whatever_comes_the_next_message_is_served_and_nothing_is_left(
     messages: list[bytes | memoryview],
 ) -> None:
     one, socket = Streaming(), Held()
-    service = LineService(one.board.handler, one.board.info, one.board.limits, Subscribers(10), "ws")
+    service = Service(one.board.handler, one.board.info, one.board.limits, Subscribers(10), "ws")
     calls = CallsInFlight(one.board.limits, lambda: None)
     visitor = WebSocketConversation(service, socket, calls)
     for message in messages:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from pegboard.call import Handler, Json
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -16,16 +15,14 @@ from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.access import Access
 from pegboard.server.deprecated.http_sse import HttpSse
 from pegboard.server.deprecated.sse_post import SsePostEndpoint
-from pegboard.server.exchange.admission import CallerCache
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import CollectedAnswers
 from pegboard.server.exchange.request_head import NotAcceptable, read_post_head
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.stateless import Stateless, read_bodies, sessions_unsupported
-from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses import error_response, method_not_allowed
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-from pegboard.sessions.session import OnSessionEnd
 from pegboard.stores.cluster import Cluster
 
 _log = logging.getLogger("pegboard.server")
@@ -84,21 +81,15 @@ class DeprecatedEndpoints:
 
     def __init__(
         self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
+        service: Service,
         guard: Guard,
         calls: CallsInFlight,
-        followers: Subscribers,
         *,
-        callers: CallerCache,
         prefix: str,
         which: Collection[str],
         successor: str = "/mcp",
         cluster: Cluster | None = None,
         apart: bool = False,
-        direct_methods: bool = False,
-        on_session_end: OnSessionEnd | None = None,
     ) -> None:
         """Processes without a common store (`apart`) cannot share sessions.
 
@@ -108,20 +99,19 @@ class DeprecatedEndpoints:
         self._successor = prefix + successor
         self._used: set[tuple[str, bytes]] = set()
         self._routes: dict[bytes, Route] = {}
-        stateless = Stateless(handler, info, limits, calls, callers)
+        stateless = Stateless(service, calls)
         at_sse: dict[bytes, Serve] = {}
         if "sse" in which:
-            transport = HttpSse(handler, info, limits, calls, followers, prefix + "/messages", cluster, on_session_end)
+            transport = HttpSse(service, calls, prefix + "/messages", cluster)
             at_sse[b"GET"] = _reject_sse if apart else transport.get
             self._open(prefix, "/messages", {b"POST": transport.post})
         if "oneshot" in which:
-            at_sse[b"POST"] = SsePostEndpoint(stateless, limits, calls).post
+            at_sse[b"POST"] = SsePostEndpoint(stateless, service.limits, calls).post
         if at_sse:
             self._open(prefix, "/sse", at_sse)
         if "rpc" in which:
-            if direct_methods:
-                stateless = Stateless(handler, info, limits, calls, callers, direct_methods=True)
-            self._open(prefix, "/rpc", {b"POST": RpcEndpoint(stateless, limits, calls).post})
+            stateless = Stateless(service, calls, direct_methods=service.direct_methods)
+            self._open(prefix, "/rpc", {b"POST": RpcEndpoint(stateless, service.limits, calls).post})
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         return self._routes[head.path](head, body, sink)

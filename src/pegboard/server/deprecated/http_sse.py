@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET, structs
 
 from pegboard.auth.principal import Principal
-from pegboard.call import Call, Caller, Handler, Json, RequestId
+from pegboard.call import Call, Caller, RequestId
 from pegboard.errors import (
     Busy,
     DuplicateRequestId,
@@ -29,12 +29,10 @@ from pegboard.errors import (
     SessionRequired,
     UnsupportedVersion,
 )
-from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import legacy_codecs
 from pegboard.protocol.revisions import MODERN, REVISIONS, SUPPORTED
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.deprecated.event_line import EventLine
@@ -53,6 +51,7 @@ from pegboard.server.exchange.change_streams import LineSubscriptions
 from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
 from pegboard.server.exchange.line_questions import LineQuestions
 from pegboard.server.exchange.request_head import NotAcceptable
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
@@ -60,11 +59,10 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import read_bodies, with_request_id
-from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import check_content_type, read_accept
 from pegboard.server.http.responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-from pegboard.sessions.session import OnSessionEnd, Session
+from pegboard.sessions.session import Session
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.identifiers import digest
 
@@ -141,25 +139,13 @@ class HttpSse:
     In a cluster, any process accepts their POSTs.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
-        calls: CallsInFlight,
-        followers: Subscribers,
-        place: str,
-        cluster: Cluster | None = None,
-        on_session_end: OnSessionEnd | None = None,
-    ) -> None:
-        self._on_session_end = on_session_end
+    def __init__(self, service: Service, calls: CallsInFlight, place: str, cluster: Cluster | None = None) -> None:
         self._forwarding = None if cluster is None else PostForwarding(cluster, self._receive_forwarded)
-        self._handler = handler
-        self._limits = limits
+        self._service = service
+        self._limits = service.limits
         self._calls = calls
-        self._followers = followers
         self._place = place
-        self._codecs = legacy_codecs(info)
+        self._codecs = service.legacy
         self._clients: dict[str, SseClient] = {}
 
     def __len__(self) -> int:
@@ -177,8 +163,8 @@ class HttpSse:
             session_id = self._forwarding.name(session_id)
         line = EventLine(sink)
         caller = head.access.bind(Caller(version=version or _ASSUMED_VERSION, transport="http", session=session_id))
-        subscriptions = LineSubscriptions(self._handler, line, self._followers)
-        session = Session(caller, on_end=self._on_session_end)
+        subscriptions = LineSubscriptions(self._service.handler, line, self._service.followers)
+        session = Session(caller, on_end=self._service.on_session_end)
         client = SseClient(line, session, subscriptions, self._forget)
         self._calls.follow(client)
         self._clients[session_id] = client
@@ -316,7 +302,7 @@ class HttpSse:
         self._run(client, request_id, request.call(exchange), exchange)
 
     def _run(self, client: SseClient, request_id: RequestId, call: Call, exchange: LineExchange) -> None:
-        handler = self._handler
+        handler = self._service.handler
         if call.method == SUBSCRIBE:
             handler = subscription_handler(handler, client.session, self._limits)
         served = self._calls.run(

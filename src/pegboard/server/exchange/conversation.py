@@ -6,25 +6,22 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Handler, Json, RequestId
+from pegboard.call import Call, Handler, RequestId
 from pegboard.errors import InternalFailure, InvalidRequest, Refusal
-from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
+from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import MODERN, REVISIONS
 from pegboard.server import eager_task
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import (
-    CallerCache,
     admit,
     admit_legacy,
     cancelled_id,
@@ -35,46 +32,20 @@ from pegboard.server.exchange.admission import (
 )
 from pegboard.server.exchange.change_streams import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
-from pegboard.server.exchange.fast_path import FastPath, PlainCall
+from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.line_questions import LineQuestions
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
     apply_setting,
     subscription_handler,
 )
-from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.sessions.session import OnSessionEnd, Session
+from pegboard.sessions.session import Session
 
 _log = logging.getLogger("pegboard.server")
 
 T = TypeVar("T")
-
-
-class LineService:
-    """What all lines of one server share; `transport` is the transport that its callers have."""
-
-    def __init__(
-        self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
-        followers: Subscribers,
-        transport: str,
-        *,
-        direct_methods: bool = False,
-        on_session_end: OnSessionEnd | None = None,
-    ) -> None:
-        self.on_session_end = on_session_end
-        self.handler = handler
-        self.direct_methods = direct_methods
-        self.limits = limits
-        self.followers = followers
-        self.transport = transport
-        self.revision_codecs = legacy_codecs(info)
-        self.modern = ModernCodec(info)
-        self.callers = CallerCache(transport)
-        self.read_plain = FastPath(limits, self.callers).read
 
 
 class Conversation:
@@ -85,7 +56,7 @@ class Conversation:
     """
 
     def __init__(
-        self, service: LineService, line: SharedLine, loop: asyncio.AbstractEventLoop, access: Access = NO_ACCESS
+        self, service: Service, line: SharedLine, loop: asyncio.AbstractEventLoop, access: Access = NO_ACCESS
     ) -> None:
         self._access = access
         self._service = service
@@ -259,7 +230,7 @@ class Conversation:
         return request.call(exchange), exchange
 
     def _session_exchange(self, session: Session, request_id: RequestId) -> LineExchange:
-        codec = self._service.revision_codecs[session.caller.version]
+        codec = self._service.legacy[session.caller.version]
         return LineExchange(self._peer, codec, request_id, self._questions(session, codec).ask)
 
     def _questions(self, session: Session, codec: RevisionCodec) -> LineQuestions:
@@ -271,7 +242,7 @@ class Conversation:
         self.end_session()
         self._legacy = Session(caller, on_end=self._service.on_session_end)
         self.following.uris = self._legacy.uris
-        exchange = LineExchange(self._peer, self._service.revision_codecs[caller.version], request_id)
+        exchange = LineExchange(self._peer, self._service.legacy[caller.version], request_id)
         return initialize_call(request_id, caller, exchange), exchange
 
     def end_session(self) -> None:
@@ -308,7 +279,7 @@ class Conversation:
                 self._cancel(request_id)
         elif method == "notifications/initialized" and self._legacy is not None and not self._draining:
             caller = self._legacy.caller
-            self.following.begin_legacy(caller, self._service.revision_codecs[caller.version])
+            self.following.begin_legacy(caller, self._service.legacy[caller.version])
 
     def _refuse(self, request_id: RequestId | None, refusal: Refusal) -> None:
         self._peer.write(jsonrpc.refusal(request_id, refusal))

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from pegboard.call import Call, Caller, Done, EncodedResult, Handler, Json, Reply, RequestId, ask_in_result
+from pegboard.call import Call, Caller, Done, EncodedResult, Handler, Reply, RequestId, ask_in_result
 from pegboard.errors import DuplicateRequestId, InvalidRequest, Refusal, SessionRequired, SessionsUnsupported
 from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.json_values import as_object
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import RevisionCodec, legacy_codecs
+from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
 from pegboard.server.access import Access
 from pegboard.server.exchange.admission import (
     AdmittedRequest,
-    CallerCache,
     admit,
     admit_legacy,
     is_modern,
@@ -34,6 +32,7 @@ from pegboard.server.exchange.change_streams import LISTEN
 from pegboard.server.exchange.direct_method import answer_directly, as_tool_call, is_direct
 from pegboard.server.exchange.exchanges import Ask, LineExchange, reject_question, run_call
 from pegboard.server.exchange.fast_path import CALL
+from pegboard.server.exchange.service import Service
 
 _SESSION_METHODS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 _NO_SESSIONS: Final = (
@@ -71,24 +70,13 @@ class AnswerCollector(Protocol):
 class Stateless:
     """Serves one Handler to clients that send single requests or batches."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
-        calls: CallsInFlight,
-        callers: CallerCache,
-        *,
-        direct_methods: bool = False,
-    ) -> None:
+    def __init__(self, service: Service, calls: CallsInFlight, *, direct_methods: bool = False) -> None:
         """With `direct_methods`, a method that is the name of a tool calls the tool."""
         self._direct_methods = direct_methods
-        self._handler = handler
-        self._limits = limits
+        self._service = service
+        self._handler = service.handler
         self._calls = calls
-        self._callers = callers
-        self._modern = ModernCodec(info)
-        self._codecs = legacy_codecs(info)
+        self._codecs = service.legacy
         self._anonymous = {version: Caller(version=version, transport="http") for version in self._codecs}
 
     async def serve(
@@ -130,7 +118,7 @@ class Stateless:
 
     def _read(self, body: bytes, stated: Revision | None, access: Access) -> ReadRequest | None:
         """The request of a message; None if it is a notification, which has no effect here."""
-        message = jsonrpc.read(body, self._limits)
+        message = jsonrpc.read(body, self._service.limits)
         method, request_id = message.method, message.id
         if method is UNSET:
             raise with_request_id(
@@ -153,11 +141,11 @@ class Stateless:
         if (stated is None or stated.has_sessions) and not is_modern(params):
             version = ASSUMED if stated is None else stated.name
             return self.want_legacy(message, params, method, request_id, version, access)
-        caller, token = self._callers.read(params, None if stated is None else stated.name)
+        caller, token = self._service.callers.read(params, None if stated is None else stated.name)
         if method == LISTEN:
             raise InvalidRequest(f"{method} needs a stream that stays open: use /mcp")
         admitted = admit(message, params, method, request_id, access.bind(caller), token)
-        return ReadRequest(admitted, self._modern, self._handler)
+        return ReadRequest(admitted, self._service.modern, self._handler)
 
     def want_legacy(
         self, message: Message, params: Params, method: str, request_id: RequestId, version: str, access: Access

@@ -19,7 +19,8 @@ from pegboard.errors import InvalidRequest, SetupError
 from pegboard.limits import Limits
 from pegboard.server.access import Access
 from pegboard.server.exchange.calls_in_flight import announce_wait
-from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.conversation import Conversation
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.stdio.line_writer import LineWriter
 from pegboard.sessions.session import OnSessionEnd
@@ -41,7 +42,7 @@ class StdioServer(Conversation, asyncio.Protocol):
     ) -> None:
         self.line = LineWriter(limits, loop, self)
         followers = Subscribers(limits.subscribers)
-        service = LineService(handler, info, limits, followers, "stdio", on_session_end=on_session_end)
+        service = Service(handler, info, limits, followers, "stdio", on_session_end=on_session_end)
         super().__init__(service, self.line, loop, Access(local_user()))
         self._rest = bytearray()
         self._skipping = False

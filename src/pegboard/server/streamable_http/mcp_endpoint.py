@@ -24,17 +24,17 @@ from pegboard.middleware.observability.metrics import CONTENT_TYPE
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
-from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.params import Params, read_params
 from pegboard.protocol.revisions import SUPPORTED, find_revision
 from pegboard.server.access import NO_ACCESS
 from pegboard.server.endpoint_names import endpoint_paths
-from pegboard.server.exchange.admission import CallerCache, admit, is_modern
+from pegboard.server.exchange.admission import admit, is_modern
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.change_streams import LISTEN, listen_handler
 from pegboard.server.exchange.exchanges import HttpExchange, run_call
-from pegboard.server.exchange.fast_path import FastPath, PlainCall
+from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead, read_post_head
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.guard import Guard
@@ -102,43 +102,30 @@ class HttpEndpoint:
         self._handler = handler
         self._limits = limits
         self._guard = guard
-        self._modern = ModernCodec(info)
         self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_end=on_session_end)
         self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
         self.calls = self._calls.running
         self.followers = Subscribers(
             limits.subscribers, self._calls, limits.all_subscribed_uri_bytes, limits.subscribers_per_caller
         )
-        self._callers = CallerCache("http")
-        self._read_plain = FastPath(limits, self._callers).read
-        self._legacy = self._make_legacy(legacy, info, shared)
+        service = Service(
+            handler, info, limits, self.followers, "http", direct_methods=direct_methods, on_session_end=on_session_end
+        )
+        self._modern, self._callers, self._read_plain = service.modern, service.callers, service.read_plain
+        self._legacy = self._make_legacy(legacy, service, shared)
         deprecated = DeferredEndpoint(
             "pegboard.server.deprecated.deprecated_endpoints:DeprecatedEndpoints",
-            handler,
-            info,
-            limits,
+            service,
             guard,
             self._calls,
-            self.followers,
-            callers=self._callers,
             prefix=prefix,
             which=legacy_endpoints,
             successor=successor,
             cluster=None if shared is None else shared.cluster,
             apart=legacy == "refused",
-            direct_methods=direct_methods,
-            on_session_end=on_session_end,
         )
         sockets = DeferredEndpoint(
-            "pegboard.server.websocket.websocket_endpoint:WebSocketEndpoint",
-            handler,
-            info,
-            limits,
-            guard,
-            self._calls,
-            self.followers,
-            direct_methods=direct_methods,
-            on_session_end=on_session_end,
+            "pegboard.server.websocket.websocket_endpoint:WebSocketEndpoint", service, guard, self._calls
         )
         self._paths: dict[bytes, Callable[[Head, bytes, Sink], EndpointResult | Upgrade]] = {
             **{(prefix + path).encode(): deprecated.accept for path in endpoint_paths(legacy_endpoints)},
@@ -166,17 +153,16 @@ class HttpEndpoint:
         self._prefix = prefix
         self._where = ", ".join(prefix + path for path in paths[:1])
 
-    def _make_legacy(self, mode: LegacyMode, info: Mapping[str, Json], shared: SharedStore | None) -> LegacyRequests:
-        handler, limits, calls = self._handler, self._limits, self._calls
+    def _make_legacy(self, mode: LegacyMode, service: Service, shared: SharedStore | None) -> LegacyRequests:
         if mode == "refused":
             return RejectedLegacy()
         if mode == "sessionless":
-            return Sessionless(Stateless(handler, info, limits, calls, self._callers), limits, calls)
+            return Sessionless(Stateless(service, self._calls), service.limits, self._calls)
         relay: Relay | None = None
         if shared is not None:
             self.sessions.share(shared)
             relay = Relay(shared.cluster, self.sessions, self.followers.wake)
-        return SessionRequests(handler, info, limits, self.sessions, calls, self.followers, relay)
+        return SessionRequests(service, self.sessions, self._calls, relay)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
         """Route a request by its path; a known head leads directly to its message."""
@@ -279,12 +265,12 @@ class HttpEndpoint:
         message: Message | None = None
         try:
             if jsonrpc.is_batch(body):
-                return self._legacy.batch(head, body, sink, post.extra, post.accepts)
+                return self._legacy.batch(post, head, body, sink)
             message = jsonrpc.read(body, self._limits)
             params = read_params(message)
             if post.stateless or is_modern(params):
                 return self._serve_modern(post, head, message, params, sink)
-            return self._legacy.post(head, message, params, sink, post.extra, post.accepts)
+            return self._legacy.post(post, head, message, params, sink)
         except Refusal as refusal:
             if message is not None and message.id is not UNSET:
                 refusal.request_id = message.id

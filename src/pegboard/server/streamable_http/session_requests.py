@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from msgspec import UNSET, structs
 
-from pegboard.call import Call, Handler, Json, Reply, RequestId
+from pegboard.call import Call, Handler, Reply, RequestId
 from pegboard.errors import InvalidRequest, Refusal, SessionRequired
-from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import legacy_codecs
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import (
@@ -32,6 +30,7 @@ from pegboard.server.exchange.change_streams import subscribe_lists, subscribe_s
 from pegboard.server.exchange.exchanges import CollectedAnswers, reject_question_in_batch, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
+from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.session_exchange import SessionExchange
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
@@ -41,7 +40,6 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import with_request_id
-from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.http.content_negotiation import Accepts, read_accept
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
@@ -57,59 +55,34 @@ _LAST_EVENT: Final = b"last-event-id"
 class SessionRequests:
     """Serves one Handler to legacy clients, each in its session."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
-        sessions: Sessions,
-        calls: CallsInFlight,
-        followers: Subscribers,
-        relay: Relay | None = None,
-    ) -> None:
+    def __init__(self, service: Service, sessions: Sessions, calls: CallsInFlight, relay: Relay | None = None) -> None:
         self._relay = relay
-        self._handler = handler
-        self._limits = limits
+        self._handler = service.handler
+        self._limits = service.limits
         self._sessions = sessions
         self._calls = calls
         self._running = calls.running
-        self._followers = followers
-        self._codecs = legacy_codecs(info)
+        self._followers = service.followers
+        self._codecs = service.legacy
 
-    def post(
-        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
-    ) -> EndpointResult:
-        if message.method == "initialize" and message.id is not UNSET:
-            return self._initialize(head.access, message, message.id, sink, extra, accepts)
-        return self._in_session(
-            head,
-            extra,
-            lambda session: self._serve(session, head.access, message, params, sink, extra, accepts),
-            None if message.id is UNSET else message.id,
-        )
+    def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
+        request_id = None if message.id is UNSET else message.id
+        if message.method == "initialize" and request_id is not None:
+            return self._initialize(post, message, request_id, sink)
+        serve = partial(self._serve, post=post, message=message, params=params, sink=sink)
+        return self._in_session(head, post.extra, serve, request_id)
 
-    def _serve(
-        self,
-        session: Session,
-        access: Access,
-        message: Message,
-        params: Params,
-        sink: Sink,
-        extra: Headers,
-        accepts: Accepts,
-    ) -> EndpointResult:
-        extra = (*extra, session.header)
+    def _serve(self, session: Session, post: PostHead, message: Message, params: Params, sink: Sink) -> EndpointResult:
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
-            return self._receive_notification(session, message, Answer(202, headers=extra))
-        codec = self._codecs[session.caller.version]
-        exchange = SessionExchange(sink, codec, request_id, extra, accepts, session=session, limits=self._limits)
+            return self._receive_notification(session, message, Answer(202, headers=post.within))
+        exchange = self._exchange(session, request_id, sink, post.within, post.accepts)
         try:
             _check_request(session, method, request_id)
             if method in IMMEDIATE_SETTINGS:
                 setting = read_setting(method, message, params)
                 return exchange.answer(b"{}") if setting is None else self._apply_setting(session, setting, exchange)
-            request = admit_legacy(message, params, method, request_id, access.bind(session.caller))
+            request = admit_legacy(message, params, method, request_id, post.access.bind(session.caller))
             return self._run(request.call(exchange), request_id, exchange, sink, session)
         except Refusal as refusal:
             return exchange.refuse(refusal)
@@ -139,22 +112,18 @@ class SessionRequests:
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
-    def _initialize(
-        self,
-        access: Access,
-        message: Message,
-        request_id: RequestId,
-        sink: Sink,
-        extra: Headers,
-        accepts: Accepts,
-    ) -> EndpointResult:
-        caller = access.bind(read_caller(message, "http"))
+    def _exchange(
+        self, session: Session, request_id: RequestId, sink: Sink, headers: Headers, accepts: Accepts
+    ) -> SessionExchange:
+        codec = self._codecs[session.caller.version]
+        return SessionExchange(sink, codec, request_id, headers, accepts, session=session, limits=self._limits)
+
+    def _initialize(self, post: PostHead, message: Message, request_id: RequestId, sink: Sink) -> EndpointResult:
+        caller = post.access.bind(read_caller(message, "http"))
         self._calls.check_room()
         session = self._sessions.open(lambda session_id: structs.replace(caller, session=session_id))
         self._calls.schedule_sweep()
-        codec = self._codecs[caller.version]
-        headers = (*extra, session.header)
-        exchange = SessionExchange(sink, codec, request_id, headers, accepts, session=session, limits=self._limits)
+        exchange = self._exchange(session, request_id, sink, (*post.extra, session.header), post.accepts)
         call = initialize_call(request_id, session.caller, exchange)
         return self._run(call, request_id, exchange, sink, session, partial(self._open_session, exchange))
 
@@ -257,29 +226,23 @@ class SessionRequests:
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+    def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         bodies = jsonrpc.read_batch(body, self._limits)
         stated = mcp.stated_revision(head.headers)
         if not stated.has_sessions or mcp.SESSION not in head.headers:
             check_batches(stated)
-        return self._in_session(
-            head, extra, lambda session: self._begin_batch(session, head.access, bodies, sink, extra, accepts)
-        )
+        return self._in_session(head, post.extra, lambda session: self._begin_batch(session, post, bodies, sink))
 
-    def _begin_batch(
-        self, session: Session, access: Access, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
-    ) -> EndpointResult:
+    def _begin_batch(self, session: Session, post: PostHead, bodies: list[bytes], sink: Sink) -> EndpointResult:
         check_batches(REVISIONS[session.caller.version])
         self._calls.check_room(sum(map(len, bodies)))
-        return self._run_batch(session, access, bodies, sink, (*extra, session.header), accepts)
+        return self._run_batch(session, post, bodies, sink)
 
-    async def _run_batch(
-        self, session: Session, access: Access, bodies: list[bytes], sink: Sink, extra: Headers, accepts: Accepts
-    ) -> Answer | None:
+    async def _run_batch(self, session: Session, post: PostHead, bodies: list[bytes], sink: Sink) -> Answer | None:
         answers = CollectedAnswers(self._limits)
         with self._calls.holding(sum(map(len, bodies))):
-            await asyncio.gather(*(self._run_item(session, access, body, answers) for body in bodies))
-        return answers.answer_batch(sink, extra, accepts)
+            await asyncio.gather(*(self._run_item(session, post.access, body, answers) for body in bodies))
+        return answers.answer_batch(sink, post.within, post.accepts)
 
     async def _run_item(self, session: Session, access: Access, body: bytes, answers: CollectedAnswers) -> None:
         request_id: RequestId | None = None

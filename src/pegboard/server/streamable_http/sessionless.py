@@ -15,14 +15,12 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
 from pegboard.protocol.params import Params
 from pegboard.protocol.revisions import ASSUMED, Revision
-from pegboard.server.access import Access
 from pegboard.server.exchange.admission import check_batches, read_caller
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import CollectedAnswers, HttpExchange, reject_question, run_call
 from pegboard.server.exchange.fast_path import PlainCall
 from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
-from pegboard.server.http.content_negotiation import Accepts
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 
@@ -30,13 +28,11 @@ from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Si
 class LegacyRequests(Protocol):
     """What the endpoint does with requests of the older revisions."""
 
-    def post(
-        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
-    ) -> EndpointResult: ...
+    def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult: ...
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult: ...
 
-    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult: ...
+    def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult: ...
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult: ...
 
@@ -51,15 +47,13 @@ class Sessionless:
         self._limits = limits
         self._calls = calls
 
-    def post(
-        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
-    ) -> EndpointResult:
+    def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
         version = mcp.stated_revision(head.headers).name
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
-            return Answer(202, headers=extra)
-        wanted = self._stateless.want_legacy(message, params, method, request_id, version, head.access)
-        exchange = HttpExchange(sink, wanted.codec, request_id, extra, accepts, reject_question)
+            return Answer(202, headers=post.extra)
+        wanted = self._stateless.want_legacy(message, params, method, request_id, version, post.access)
+        exchange = HttpExchange(sink, wanted.codec, request_id, post.extra, post.accepts, reject_question)
         return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
@@ -78,25 +72,19 @@ class Sessionless:
             sink.on_gone(served.cancel)
         return served
 
-    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+    def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         revision = mcp.stated_revision(head.headers)
         check_batches(revision)
         self._calls.check_room(len(body))
         bodies = jsonrpc.read_batch(body, self._limits)
-        return self._run_batch(bodies, revision, sink, extra, accepts, head.access)
+        return self._run_batch(post, bodies, revision, sink)
 
     async def _run_batch(
-        self,
-        bodies: Sequence[bytes],
-        revision: Revision,
-        sink: Sink,
-        extra: Headers,
-        accepts: Accepts,
-        access: Access,
+        self, post: PostHead, bodies: Sequence[bytes], revision: Revision, sink: Sink
     ) -> Answer | None:
         answers = CollectedAnswers(self._limits)
-        await self._stateless.serve(bodies, revision, answers, access)
-        return answers.answer_batch(sink, extra, accepts)
+        await self._stateless.serve(bodies, revision, answers, post.access)
+        return answers.answer_batch(sink, post.extra, post.accepts)
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:
         mcp.stated_revision(head.headers)
@@ -111,16 +99,14 @@ class Sessionless:
 class RejectedLegacy:
     """Rejects them with the reason."""
 
-    def post(
-        self, head: Head, message: Message, params: Params, sink: Sink, extra: Headers, accepts: Accepts
-    ) -> EndpointResult:
+    def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
         hello = message.method == "initialize"
         raise sessions_unsupported(read_caller(message, "http").version if hello else mcp.read_version(head.headers))
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         raise sessions_unsupported(post.version)
 
-    def batch(self, head: Head, body: bytes, sink: Sink, extra: Headers, accepts: Accepts) -> EndpointResult:
+    def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         raise sessions_unsupported(mcp.read_version(head.headers))
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
@@ -21,10 +21,9 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from pegboard.bounded_dict import BoundedDict
-from pegboard.call import EMPTY_OBJECT, Call, Caller, Handler, Json, RequestId
+from pegboard.call import EMPTY_OBJECT, Call, Caller, RequestId
 from pegboard.errors import Busy, InvalidRequest, MethodNotFound, Refusal, StreamError
 from pegboard.execution.connector import ToolConnector
-from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import stream_frames
 from pegboard.protocol.framing.stream_frames import StreamFrame, StreamMeta
@@ -34,18 +33,18 @@ from pegboard.protocol.revisions import MODERN
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import stream_call
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
-from pegboard.server.exchange.conversation import Conversation, LineService
+from pegboard.server.exchange.conversation import Conversation
 from pegboard.server.exchange.direct_method import answer_directly, as_tool_call, is_direct
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
 from pegboard.server.exchange.fast_path import CALL
-from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.exchange.service import Service
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, MessageSocket, Sink, SocketHandler, Upgrade
 from pegboard.server.websocket.call_streams import CallStreams, StreamExchange, as_failure, reject_streamed_question
 from pegboard.server.websocket.stream_flow import UnreadBytes, WriteTurns, timestamp
 from pegboard.server.websocket.websocket_connection import take_over
-from pegboard.sessions.session import OnSessionEnd, Session
+from pegboard.sessions.session import Session
 from pegboard.tools.tool import Tool
 
 TRANSPORT: Final = "ws"
@@ -65,30 +64,11 @@ def asks_for_websocket(head: Head) -> bool:
 class WebSocketEndpoint:
     """Serves one Handler over WebSockets."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        info: Mapping[str, Json],
-        limits: Limits,
-        guard: Guard,
-        calls: CallsInFlight,
-        followers: Subscribers,
-        *,
-        direct_methods: bool = False,
-        on_session_end: OnSessionEnd | None = None,
-    ) -> None:
-        self._service = LineService(
-            handler,
-            info,
-            limits,
-            followers,
-            TRANSPORT,
-            direct_methods=direct_methods,
-            on_session_end=on_session_end,
-        )
+    def __init__(self, service: Service, guard: Guard, calls: CallsInFlight) -> None:
+        self._service = service.over(TRANSPORT)
         self._guard = guard
         self._calls = calls
-        self._unread = UnreadBytes(limits)
+        self._unread = UnreadBytes(service.limits)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
         """Accept a client, after the same checks as at the other endpoints."""
@@ -116,7 +96,7 @@ class WebSocketConversation(Conversation):
 
     def __init__(
         self,
-        service: LineService,
+        service: Service,
         socket: MessageSocket,
         calls: CallsInFlight,
         unread: UnreadBytes | None = None,
@@ -335,7 +315,7 @@ class WebSocketConversation(Conversation):
     @property
     def _codec(self) -> RevisionCodec:
         session = self._legacy
-        return self._service.modern if session is None else self._service.revision_codecs[session.caller.version]
+        return self._service.modern if session is None else self._service.legacy[session.caller.version]
 
     def _caller(self, session: Session | None) -> Caller:
         return self._access.bind(_CALLER) if session is None else session.caller
