@@ -17,6 +17,7 @@ from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
+from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff
 from pegboard.call import Call
 from pegboard.client.transports.child_process import ChildProcess, format_command
@@ -111,9 +112,7 @@ class HelperProcess(Middleware):
     async def stop(self) -> None:
         """Stop the program, unless it was not started here."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
         await self._end()
         self._set("stopped")
 

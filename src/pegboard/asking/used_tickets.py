@@ -6,54 +6,48 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from msgspec import Struct, field
+
 from pegboard.errors import Busy, InvalidParams
 from pegboard.stores.store import Records
 
 
-class UsedTickets:
+class UsedTickets(Struct, eq=False):
     """Remembers used tickets for `seconds`, until they expire.
 
     Holds at most `limit` of them in this process, and `each` per principal, so that one cannot use all the space.
     """
 
-    def __init__(
-        self,
-        records: Records,
-        limit: int,
-        each: int,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._records = records
-        self._limit = limit
-        self._each = each
-        self._seconds = seconds
-        self._clock = clock
-        self._until: deque[tuple[float, str]] = deque()
-        # Includes those that are being written, which have no expiry yet.
-        self._held: dict[str, int] = {}
-        self._all = 0
+    records: Records
+    limit: int
+    each: int
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    _until: deque[tuple[float, str]] = field(default_factory=deque)
+    # Includes those that are being written, which have no expiry yet.
+    _held: dict[str, int] = {}
+    _all: int = 0
 
     def use_store(self, records: Records) -> None:
         """Keep them in this store, which other processes share."""
-        self._records = records
+        self.records = records
 
     async def mark_used(self, ticket_id: str, principal: str) -> None:
         """Use the ticket with this id; InvalidParams if it was used before."""
-        now = self._clock()
+        now = self.clock()
         while self._until and self._until[0][0] <= now:
             self._release(self._until.popleft()[1])
         held = self._held.get(principal, 0)
-        if self._all >= self._limit or held >= self._each:
+        if self._all >= self.limit or held >= self.each:
             raise Busy("Too many answered questions; try again later", retry_after=60)
         self._held[principal] = held + 1
         self._all += 1
         is_new = False
         try:
-            is_new = await self._records.add(f"spent:{ticket_id}", 1, ttl=self._seconds) == 1
+            is_new = await self.records.add(f"spent:{ticket_id}", 1, ttl=self.seconds) == 1
         finally:
             if is_new:
-                self._until.append((now + self._seconds, principal))
+                self._until.append((now + self.seconds, principal))
             else:
                 # Repeating a ticket takes no more space, so that it cannot push out the tickets of others.
                 self._release(principal)

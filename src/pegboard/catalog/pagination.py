@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct, field
+
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
@@ -46,37 +48,26 @@ class ShownLists(Generic[T]):
         return made
 
 
-class _CachedPages:
+class _CachedPages(Struct, eq=False):
     """The pages of a list since its last change."""
 
-    __slots__ = ("caching", "items", "pages")
-
-    def __init__(self, items: list[Mapping[str, Json]], caching: Caching) -> None:
-        self.items = items
-        self.caching = caching
-        self.pages: dict[int, EncodedResult] = {}
+    items: list[Mapping[str, Json]]
+    caching: Caching
+    pages: dict[int, EncodedResult] = {}
 
 
-class Listing:
+class Listing(Struct, eq=False):
     """One list of the protocol, split into pages that are cached until a change.
 
     `items` returns what callers with a view see; None is the view of callers that see everything.
     """
 
-    def __init__(
-        self,
-        member: str,
-        items: Callable[[View | None], Iterable[Mapping[str, Json]]],
-        seal: Seal,
-        size: int,
-        caching: Caching = Caching(scope="public"),  # noqa: B008 — it cannot be changed
-    ) -> None:
-        self._member = member
-        self._items = items
-        self._seal = seal
-        self._size = size
-        self._caching = caching
-        self._made: ShownLists[_CachedPages] = ShownLists()
+    member: str
+    items: Callable[[View | None], Iterable[Mapping[str, Json]]]
+    seal: Seal
+    size: int
+    caching: Caching = Caching(scope="public")
+    _made: ShownLists[_CachedPages] = field(default_factory=ShownLists)
 
     def forget(self) -> None:
         """Something changed: build the pages again."""
@@ -94,24 +85,24 @@ class Listing:
         return kept
 
     def _list(self, made: ShownLists[_CachedPages], view: View | None) -> _CachedPages:
-        items, key = list(self._items(view)), _KEYS.get(self._member, "name")
+        items, key = list(self.items(view)), _KEYS.get(self.member, "name")
         if view is None:
-            return made.add(view, None, lambda: _CachedPages(items, self._caching))
+            return made.add(view, None, lambda: _CachedPages(items, self.caching))
         content = tuple(str(item.get(key)) for item in items)
-        return made.add(view, content, lambda: _CachedPages(items, self._caching.private()))
+        return made.add(view, content, lambda: _CachedPages(items, self.caching.private()))
 
     def _read(self, cursor: str) -> int:
         # A cursor does not expire: it names a position in a list that exists as long as the board.
-        value = self._seal.open(cursor, now=0.0)
-        if not isinstance(value, list) or len(value) != 2 or value[0] != self._member or not isinstance(value[1], int):
+        value = self.seal.open(cursor, now=0.0)
+        if not isinstance(value, list) or len(value) != 2 or value[0] != self.member or not isinstance(value[1], int):
             raise InvalidParams("Invalid cursor: it belongs to another list")
         return value[1]
 
     def _make(self, made: _CachedPages, start: int) -> EncodedResult:
-        end = start + self._size
-        result: dict[str, Json] = {self._member: made.items[start:end], **made.caching.hints()}
+        end = start + self.size
+        result: dict[str, Json] = {self.member: made.items[start:end], **made.caching.hints()}
         if end < len(made.items):
-            result["nextCursor"] = self._seal.close([self._member, end])
+            result["nextCursor"] = self.seal.close([self.member, end])
         return EncodedResult(result)
 
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from pegboard import __version__
+from pegboard.background_tasks import end_tasks
 from pegboard.call import EMPTY_OBJECT, Change, Json
 from pegboard.client.call_result import CallResult, read_result, read_typed
 from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
@@ -166,9 +167,7 @@ class Client:
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_open = False
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        await end_tasks(self._following)
         await self._link.close()
 
     def __del__(self) -> None:

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.call import Json, Notification, Question
 from pegboard.client.links.link import PROGRESS_NOTIFICATION
 from pegboard.client.list_cache import ListCache
@@ -21,33 +23,22 @@ OnLog: TypeAlias = Callable[[str, Json], Awaitable[None] | None]
 OnNotification: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[None] | None]
 
 
-class ClientChannel:
+class ClientChannel(Struct, eq=False):
     """The channel of a client's requests: notifications and questions become calls of its user's functions.
 
     `waits` are the deadlines that are paused during a question that belongs to no request: those of all requests.
     """
 
-    __slots__ = ("_answers", "_lists", "_log", "_notified", "_progress", "_waits")
-
-    def __init__(
-        self,
-        answers: QuestionHandlers,
-        lists: ListCache,
-        log: OnLog | None,
-        progress: Progress | None = None,
-        waits: Collection[Deadline] = (),
-        notified: OnNotification | None = None,
-    ) -> None:
-        self._notified = notified
-        self._answers = answers
-        self._lists = lists
-        self._log = log
-        self._progress = progress
-        self._waits = waits
+    answers: QuestionHandlers
+    lists: ListCache
+    log: OnLog | None
+    progress: Progress | None = None
+    waits: Collection[Deadline] = ()
+    notified: OnNotification | None = None
 
     async def ask(self, questions: Mapping[str, Question]) -> Mapping[str, Json]:
-        with paused(self._waits):
-            answers = await asyncio.gather(*(self._answers.answer(question) for question in questions.values()))
+        with paused(self.waits):
+            answers = await asyncio.gather(*(self.answers.answer(question) for question in questions.values()))
         return dict(zip(questions, answers, strict=True))
 
     async def close_stream(self, retry_ms: int) -> None:
@@ -57,16 +48,16 @@ class ClientChannel:
         params: Mapping[str, Any] = notice.params
         delivery: Awaitable[None] | None = None
         if notice.method == PROGRESS_NOTIFICATION:
-            if self._progress is not None:
-                delivery = self._progress(params["progress"], params.get("total"), params.get("message"))
+            if self.progress is not None:
+                delivery = self.progress(params["progress"], params.get("total"), params.get("message"))
         elif notice.method == "notifications/message":
-            if self._log is not None:
-                delivery = self._log(params.get("level", "info"), params.get("data"))
+            if self.log is not None:
+                delivery = self.log(params.get("level", "info"), params.get("data"))
         else:
             if notice.method in CHANGE_KINDS:
                 uri = params.get("uri")
-                self._lists.drop(notice.method, uri if isinstance(uri, str) else "")
-            if self._notified is not None and notice.method != ACKNOWLEDGED:
-                delivery = self._notified(notice.method, params)
+                self.lists.drop(notice.method, uri if isinstance(uri, str) else "")
+            if self.notified is not None and notice.method != ACKNOWLEDGED:
+                delivery = self.notified(notice.method, params)
         if inspect.isawaitable(delivery):
             await delivery

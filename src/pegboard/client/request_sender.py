@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
@@ -24,33 +26,23 @@ _REPEATABLE: Final = frozenset({*CACHED, "prompts/get", "completion/complete", "
 T = TypeVar("T")
 
 
-class RequestSender:
+class RequestSender(Struct, eq=False):
     """Sends the requests of one link.
 
     `waits` gets the deadlines of all running requests, which are paused while a person logs in; `tools` is what is known
     of the server's tools, and `list_tools` lists them again.
     """
 
-    def __init__(
-        self,
-        link: ServerLink,
-        breaker: CircuitBreaker,
-        tools: KnownTools,
-        list_tools: Callable[[], Awaitable[object]],
-        *,
-        waits: set[Deadline],
-        retries: int,
-    ) -> None:
-        self._breaker = breaker
-        self._link = link
-        self._tools = tools
-        self._list_tools = list_tools
-        self._waits = waits
-        self._retries = retries
+    link: ServerLink
+    breaker: CircuitBreaker
+    tools: KnownTools
+    list_tools: Callable[[], Awaitable[object]]
+    waits: set[Deadline]
+    retries: int
 
     async def open(self) -> None:
         """Open the link, with credentials if it uses some."""
-        await self._with_credentials(self._link.open)
+        await self._with_credentials(self.link.open)
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
         """A subscription, which has no deadline."""
@@ -58,32 +50,32 @@ class RequestSender:
 
     async def send_once(self, out: OutgoingRequest) -> Mapping[str, Json]:
         """Send a request once, past the circuit breaker."""
-        return await self._with_credentials(lambda: self._link.request(out))
+        return await self._with_credentials(lambda: self.link.request(out))
 
     async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
         """Send a request within its deadline; ResponseTimeout if that passes."""
         deadline = out.deadline
         if deadline is None:
             return await self._send(out)
-        self._waits.add(deadline)
+        self.waits.add(deadline)
         try:
             with deadline:
                 return await self._send(out)
         except TimeoutError as late:
             if not deadline.expired or isinstance(late, ResponseTimeout):
                 raise
-            fault = ResponseTimeout(f"{self._link.name}: no response to {out.method} within {deadline.seconds:g} s")
-            self._breaker.fail(fault)
+            fault = ResponseTimeout(f"{self.link.name}: no response to {out.method} within {deadline.seconds:g} s")
+            self.breaker.fail(fault)
             raise fault from None
         finally:
-            self._waits.discard(deadline)
+            self.waits.discard(deadline)
 
     async def _send(self, out: OutgoingRequest) -> Mapping[str, Json]:
         """Send a request, and again if the server cannot have worked on it or a repetition is safe."""
-        link, breaker = self._link, self._breaker
+        link, breaker = self.link, self.breaker
         if breaker.failures:
             breaker.enter()
-        for attempt in range(self._retries + 1):
+        for attempt in range(self.retries + 1):
             plain = link.authorizer is None and not (link.mirrors and out.method == "tools/call")
             try:
                 result = await (link.request(out) if plain else self._with_credentials(lambda: self._request(out)))
@@ -105,7 +97,7 @@ class RequestSender:
 
     def _pause(self, fault: Unreachable | ConnectionLost, attempt: int, out: OutgoingRequest) -> float | None:
         """How long to wait before a retry; None for no retry."""
-        if attempt >= self._retries or self._breaker.is_open:
+        if attempt >= self.retries or self.breaker.is_open:
             return None
         if isinstance(fault, Unreachable) and fault.retry_after is not None:
             return fault.retry_after if fault.retry_after <= _WITHOUT_DEADLINE else None
@@ -115,34 +107,34 @@ class RequestSender:
 
     def _is_repeatable(self, out: OutgoingRequest) -> bool:
         if out.method == "tools/call":
-            return self._tools.find(str(out.params.get("name"))).repeatable
+            return self.tools.find(str(out.params.get("name"))).repeatable
         return out.method in _REPEATABLE
 
     def _with_credentials(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """While a person logs in for one request, all of them wait."""
-        authorizer = self._link.authorizer
-        return work() if authorizer is None else with_credentials(work, authorizer, lambda: paused(self._waits))
+        authorizer = self.link.authorizer
+        return work() if authorizer is None else with_credentials(work, authorizer, lambda: paused(self.waits))
 
     async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        if out.method != "tools/call" or not self._link.mirrors:
-            return await self._link.request(out)
-        tools = self._tools
+        if out.method != "tools/call" or not self.link.mirrors:
+            return await self.link.request(out)
+        tools = self.tools
         if not tools.generation:
             await self._learn(0)
         name = str(out.params.get("name"))
         generation = tools.generation
         out.mirrors = tools.find(name).mirrors
         try:
-            return await self._link.request(out)
+            return await self.link.request(out)
         except HeaderMismatch:
             # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
             await self._learn(generation)
             out.mirrors = tools.find(name).mirrors
-            return await self._link.request(out)
+            return await self.link.request(out)
 
     async def _learn(self, generation: int) -> None:
         try:
-            await self._tools.learn(generation, self._list_tools)
+            await self.tools.learn(generation, self.list_tools)
         except ConnectionLost as lost:
             # The call itself was not sent, so it can be retried.
-            raise Unreachable(f"{self._link.name}: the connection was lost while its tools were listed") from lost
+            raise Unreachable(f"{self.link.name}: the connection was lost while its tools were listed") from lost

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
 from pegboard.client.links.change_listeners import MAX_URI_LENGTH
@@ -99,8 +100,7 @@ async def subscribe(
             yield change
         hearing.result()
     finally:
-        hearing.cancel()
-        await asyncio.wait([hearing])
+        await end_tasks(hearing)
 
 
 async def follow_notifications(listen: Listen, channel: Channel) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
@@ -34,25 +34,22 @@ _ENV_LINE: Final = re.compile(r"\s*+(?:export\s++)?([A-Za-z_][A-Za-z0-9_]*+)\s*+
 _ENV_FILE_BYTES: Final = 1024 * 1024
 
 
-class ServerEntryReader:
+class ServerEntryReader(Struct, eq=False):
     """Reads the servers of one configuration, whose relative paths start at `folder`.
 
     `boards` are the names of boards that the program has itself.
     """
 
-    def __init__(
-        self, folder: Path, environ: Mapping[str, str], notes: ConfigReport, boards: Collection[str] = ()
-    ) -> None:
-        self._boards = boards
-        self._folder = folder
-        self._environ = environ
-        self._notes = notes
+    folder: Path
+    environ: Mapping[str, str]
+    notes: ConfigReport
+    boards: Collection[str] = ()
 
     def ignored_variables(self) -> ServerEntryReader:
         """The same without reporting mistakes."""
-        notes = ConfigReport(self._notes.file)
-        notes.secrets = self._notes.secrets
-        return ServerEntryReader(self._folder, self._environ, notes, self._boards)
+        notes = ConfigReport(self.notes.file)
+        notes.secrets = self.notes.secrets
+        return ServerEntryReader(self.folder, self.environ, notes, self.boards)
 
     def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from the values of its keys; `written` are the keys in the file."""
@@ -68,7 +65,7 @@ class ServerEntryReader:
             return settled
         for key in _UNUSED["http" if kind in _SCHEMES else kind]:
             if key in values:
-                self._notes.warn((*place, _KEYS.get(key, key)), f"is not used by a server over {kind}")
+                self.notes.warn((*place, _KEYS.get(key, key)), f"is not used by a server over {kind}")
         if kind == "stdio":
             self._start(settled, args, env_file, place)
         elif kind == "board":
@@ -84,7 +81,7 @@ class ServerEntryReader:
 
     def path(self, text: str) -> Path:
         """A path in the file, made absolute."""
-        return Path(os.path.normpath(self._folder / Path(text).expanduser()))
+        return Path(os.path.normpath(self.folder / Path(text).expanduser()))
 
     def _kind(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json], who: str) -> str | None:
         """The transport of a server; None if it is unclear."""
@@ -101,7 +98,7 @@ class ServerEntryReader:
             return None
         if wanted is None and len(given) > 1:
             both = " and ".join(map(repr, given))
-            self._notes.add_mistake(
+            self.notes.add_mistake(
                 place,
                 f"{who} has {both}",
                 expected="only one of them",
@@ -120,7 +117,7 @@ class ServerEntryReader:
             # A misspelt key has already been reported.
             return
         fix = "add it, or 'url' for a remote server, or 'board' for a Python file" if wanted is None else "add it"
-        self._notes.add_mistake(place, f"{who} must have a '{wanted or 'command'}' field", fix=fix)
+        self.notes.add_mistake(place, f"{who} must have a '{wanted or 'command'}' field", fix=fix)
 
     def _start(self, settled: dict[str, Any], args: tuple[str, ...], env_file: str | None, place: KeyPath) -> None:
         program, *more = settled["command"]
@@ -129,19 +126,19 @@ class ServerEntryReader:
             program = str(self.path(program))
         elif " " in program and not args and not Path(program).exists():
             words = program.split()
-            self._notes.warn((*place, "command"), f"contains spaces; put the arguments into 'args', as in {words[1:]}")
+            self.notes.warn((*place, "command"), f"contains spaces; put the arguments into 'args', as in {words[1:]}")
         settled["command"] = (program, *args)
         for _, secret in secret_arguments(args):
-            self._notes.keep_secret(secret)
+            self.notes.keep_secret(secret)
         folder = self.path(settled.get("cwd", "."))
         if not folder.is_dir():
-            self._notes.add_mistake((*place, "cwd"), f"folder not found: {folder}", fix="create it, or choose another")
+            self.notes.add_mistake((*place, "cwd"), f"folder not found: {folder}", fix="create it, or choose another")
         settled["cwd"] = str(folder)
         if env_file is not None:
             settled["env"] = {**self._read_env(env_file, place), **settled.get("env", {})}
         for name in settled.get("env", {}):
             if not name or "=" in name or "\0" in name:
-                self._notes.add_mistake(
+                self.notes.add_mistake(
                     (*place, "env", name), "is not a valid variable name", fix="use only A-Z, 0-9 and _"
                 )
         self.inherited(settled.get("inherit", ()), (*place, "inherit"))
@@ -149,10 +146,10 @@ class ServerEntryReader:
     def inherited(self, names: Sequence[str], place: KeyPath) -> Sequence[str]:
         """The names of variables to inherit; their values are secrets, and a missing one gets a warning."""
         for position, name in enumerate(names):
-            if name not in self._environ:
-                self._notes.warn((*place, position), f"{name} is not set in the environment of the gateway")
+            if name not in self.environ:
+                self.notes.warn((*place, position), f"{name} is not set in the environment of the gateway")
             elif name not in BASIC_VARIABLES:
-                self._notes.keep_secret(self._environ[name])
+                self.notes.keep_secret(self.environ[name])
         return names
 
     def _read_env(self, text: str, place: KeyPath) -> dict[str, str]:
@@ -161,7 +158,7 @@ class ServerEntryReader:
             with path.open(encoding="utf-8-sig") as file:
                 lines = file.read(_ENV_FILE_BYTES).splitlines()
         except (OSError, ValueError):
-            self._notes.add_mistake(
+            self.notes.add_mistake(
                 (*place, "envFile"), f"{path} cannot be read", expected="a file of NAME=value lines in UTF-8"
             )
             return {}
@@ -171,23 +168,23 @@ class ServerEntryReader:
                 continue
             parts = _ENV_LINE.fullmatch(line)
             if parts is None:
-                self._notes.add_mistake((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="fix that line")
+                self.notes.add_mistake((*place, "envFile"), f"{path}:{number} is not NAME=value", fix="fix that line")
                 continue
             value = parts[2].strip()
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
             found[parts[1]] = value[1:-1] if quoted else value
-            self._notes.keep_secret(found[parts[1]])
+            self.notes.keep_secret(found[parts[1]])
         return found
 
     def _find_board(self, settled: dict[str, Any], place: KeyPath) -> None:
         text = settled["board"]
-        if text in self._boards:
+        if text in self.boards:
             return
         file, colon, name = text.rpartition(":")
         file, name = (file, name) if colon and name.isidentifier() else (text, "")
         path = self.path(file)
         if not path.is_file():
-            self._notes.add_mistake((*place, "board"), f"file not found: {path}", expected="a Python file with a board")
+            self.notes.add_mistake((*place, "board"), f"file not found: {path}", expected="a Python file with a board")
         settled["board"] = f"{path}:{name}" if name else str(path)
 
     def _address(self, settled: dict[str, Any], kind: str, place: KeyPath) -> None:
@@ -202,21 +199,19 @@ class ServerEntryReader:
         ):
             # Only the origin of a URL is shown: the rest may contain a key.
             got = f"{parts.scheme}://{parts.hostname}" if parts and parts.scheme and parts.hostname else UNSET
-            self._notes.add_mistake(
-                (*place, "url"), f"is not a URL of a server over {kind}", got=got, expected=expected
-            )
+            self.notes.add_mistake((*place, "url"), f"is not a URL of a server over {kind}", got=got, expected=expected)
             return
         for key, value in [("password", parts.password or ""), *parse_qsl(parts.query)]:
             if is_secret(key):
-                self._notes.keep_secret(value)
+                self.notes.keep_secret(value)
         self._check_headers(headers, (*place, "headers"))
         credentials = next((name for name in headers if name.lower() == "authorization"), None)
         if auth is not None and auth.get("kind", "oauth") != "none":
             if credentials is not None:
                 problem = f"has both 'auth' and the header {credentials}"
-                self._notes.add_mistake(place, problem, expected="only one of them", fix="remove the other")
+                self.notes.add_mistake(place, problem, expected="only one of them", fix="remove the other")
             if kind == "websocket":
-                self._notes.add_mistake(
+                self.notes.add_mistake(
                     (*place, "auth"), "is only for servers over HTTP", fix="use a header Authorization"
                 )
             self._check_auth(auth, (*place, "auth"))
@@ -224,24 +219,24 @@ class ServerEntryReader:
                 auth["private_key"] = str(self.path(auth["private_key"]))
         if parts.scheme in ("http", "ws") and (credentials or auth) and parts.hostname not in _LOOPBACK:
             warning = f"credentials are sent to {parts.hostname} unencrypted; use {parts.scheme}s:// if possible"
-            self._notes.warn((*place, "url"), warning)
+            self.notes.warn((*place, "url"), warning)
 
     def _check_headers(self, headers: Mapping[str, str], place: KeyPath) -> None:
         for name, value in headers.items():
             if not _HEADER.match(name):
-                self._notes.add_mistake((*place, name), "is not a valid header name", fix="use A-Z a-z 0-9 -")
+                self.notes.add_mistake((*place, name), "is not a valid header name", fix="use A-Z a-z 0-9 -")
             elif any(ord(letter) < 32 and letter != "\t" for letter in value):
                 problem = "contains a line break or another control character"
-                self._notes.add_mistake((*place, name), problem, fix="remove it")
+                self.notes.add_mistake((*place, name), problem, fix="remove it")
 
     def _check_auth(self, auth: Mapping[str, Any], place: KeyPath) -> None:
         if "client_secret" in auth and "client_id" not in auth:
-            self._notes.add_mistake(place, "has a 'clientSecret' but no 'clientId'", fix="add 'clientId'")
+            self.notes.add_mistake(place, "has a 'clientSecret' but no 'clientId'", fix="add 'clientId'")
         if auth.get("kind") == "client_credentials":
             if "client_id" not in auth:
-                self._notes.add_mistake(place, "client_credentials need a 'clientId'", fix="add it")
+                self.notes.add_mistake(place, "client_credentials need a 'clientId'", fix="add it")
             if ("client_secret" in auth) == ("private_key" in auth):
-                self._notes.add_mistake(
+                self.notes.add_mistake(
                     place, "client_credentials need either a 'clientSecret' or a 'privateKey'", fix="give one"
                 )
 
@@ -252,7 +247,7 @@ class ServerEntryReader:
         elif "timeout" not in given:
             settled["timeout"] = min(timeout, settled["max_timeout"])
         elif timeout > settled["max_timeout"]:
-            self._notes.add_mistake(
+            self.notes.add_mistake(
                 (*place, "timeout"),
                 got=timeout,
                 expected=f"at most 'maxTimeout', which is {settled['max_timeout']:g}",
@@ -269,20 +264,20 @@ class ServerEntryReader:
             if name is not None:
                 if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
                     expected = "1 to 128 of A-Z a-z 0-9 _ . -"
-                    self._notes.add_mistake(
+                    self.notes.add_mistake(
                         (*place, own, "name"), "is not a valid tool name", got=name, expected=expected
                     )
                 if names.setdefault(name, own) != own:
-                    self._notes.add_mistake(
+                    self.notes.add_mistake(
                         (*place, own, "name"), f"{names[name]!r} is also called {name!r}", fix="choose another"
                     )
             schema = tool.get("input_schema")
             if schema is not None and schema.get("type") != "object":
                 expected = 'a JSON Schema with "type": "object"'
-                self._notes.add_mistake((*place, own, "inputSchema"), got=schema, expected=expected)
+                self.notes.add_mistake((*place, own, "inputSchema"), got=schema, expected=expected)
             for key, argument in tool.get("arguments", {}).items():
                 if "value" in argument and "default" in argument:
-                    self._notes.add_mistake(
+                    self.notes.add_mistake(
                         (*place, own, "arguments", key),
                         "has both 'value' and 'default'",
                         fix="keep 'value' if callers must not change it, else 'default'",

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from msgspec import Struct
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.call import CallScoped
 from pegboard.errors import DeclarationError
 
@@ -56,7 +57,7 @@ class Services:
         self._instances: dict[Any, Any] = {}
         self._making: dict[Any, asyncio.Lock] = {}
         self._clean_up = AsyncExitStack()
-        self._pending_cleanup: set[asyncio.Task[None]] = set()
+        self._pending_cleanup = OwnedTasks()
         self.value(logging.Logger, logging.getLogger("pegboard.tools"))
 
     def __contains__(self, kind: object) -> bool:
@@ -131,9 +132,7 @@ class Services:
             except asyncio.CancelledError:
                 if scope.user is not None:
                     # The thread still uses its instances: they must not go to another call before it is done.
-                    task = asyncio.ensure_future(_clean_up_after(scope.user, stack.pop_all()))
-                    self._pending_cleanup.add(task)
-                    task.add_done_callback(self._pending_cleanup.discard)
+                    self._pending_cleanup.start(_clean_up_after(scope.user, stack.pop_all()))
                 raise
 
     async def close(self) -> None:

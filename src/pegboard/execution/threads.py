@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
+from msgspec import Struct, field
+
 from pegboard.errors import ToolError
 from pegboard.fair_slots import FairSlots
 
@@ -64,30 +66,19 @@ class ResultQueue:
                 future.set_result(outcome)
 
 
-class ThreadJob:
+class ThreadJob(Struct, eq=False):
     """One function that runs in a thread; the pool's lock guards its state."""
 
-    __slots__ = ("args", "begun", "context", "function", "future", "left", "owner", "pool", "results", "returned")
-
-    def __init__(
-        self,
-        pool: Threads,
-        future: asyncio.Future[Any],
-        results: ResultQueue,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        owner: str,
-    ) -> None:
-        self.pool = pool
-        self.owner = owner
-        self.future = future
-        self.results = results
-        self.context = contextvars.copy_context()
-        self.function = function
-        self.args = args
-        self.begun = False
-        self.returned = False
-        self.left: asyncio.Future[None] | None = None
+    pool: Threads
+    future: asyncio.Future[Any]
+    results: ResultQueue
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    owner: str
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    begun: bool = False
+    returned: bool = False
+    left: asyncio.Future[None] | None = None
 
 
 class Threads:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.auth.auth import Auth
+from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.board import start_auth
 from pegboard.call import Around, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
@@ -109,7 +110,7 @@ class Gateway(Hosted):
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._logins = logins or Logins(token_storage())
         self._watches = watch
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
         self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
@@ -247,8 +248,8 @@ class Gateway(Hosted):
         self._rearrange()
         self._edits = ConfigWatch(self.config, self.reload, environ=self._environ, boards=self._boards)
         if self._watches:
-            self._keep_task(asyncio.create_task(self._edits.run()))
-            self._keep_task(asyncio.create_task(watch_lock_file(lambda: self.config, self._apply_pins)))
+            self._tasks.start(self._edits.run())
+            self._tasks.start(watch_lock_file(lambda: self.config, self._apply_pins))
 
     def _apply_pins(self, pins: Pins) -> None:
         """Serve definitions that are accepted while the gateway runs."""
@@ -256,11 +257,6 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             endpoint.stale = True
         self._rearrange()
-
-    def _keep_task(self, task: asyncio.Task[None]) -> None:
-        """Keep a task while the gateway is served; it is cancelled at the end."""
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def wait_connected(self, seconds: float | None = None, *, lazy: bool = False) -> None:
         """Wait until every server has responded or failed for the first time, or the time is up; `lazy` ones only on
@@ -279,11 +275,7 @@ class Gateway(Hosted):
 
     async def stop(self) -> None:
         """End the parked calls, then the servers, then the boards."""
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*(task for task in self._tasks if task is not asyncio.current_task()))
         if self._rearranging is not None:
             self._rearranging.cancel()
             self._rearranging = None
@@ -303,7 +295,7 @@ class Gateway(Hosted):
     def reload_file(self) -> None:
         """Read the configuration file of a started gateway again; a file with an error changes nothing."""
         if self._edits is not None:
-            self._keep_task(asyncio.get_running_loop().create_task(self._edits.reload()))
+            self._tasks.start(self._edits.reload())
 
     async def reload(self, _before: GatewayConfig, config: GatewayConfig) -> None:
         """Switch to another configuration: removed servers end, new and changed ones connect, the others continue."""
@@ -422,7 +414,7 @@ class Gateway(Hosted):
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
         if self._started:
-            self._keep_task(asyncio.get_running_loop().create_task(self._start_endpoint(name, endpoint)))
+            self._tasks.start(self._start_endpoint(name, endpoint))
 
     def _make(self, toolbox: str, server: ServerConfig) -> Downstream:
         board: InProcessServer | None = None
@@ -482,7 +474,7 @@ class Gateway(Hosted):
                 endpoint.refresh()
         self._log_notes()
         if changed and self.config.lock != "off":
-            self._keep_task(asyncio.get_running_loop().create_task(self._scan()))
+            self._tasks.start(self._scan())
 
     def _read_offers(self, downstream: Downstream) -> Offers:
         return self._reader.read(downstream, *self._settings_of(downstream))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, 
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.call_target import CalledItem
@@ -37,25 +38,19 @@ MAX_REASON: Final = 200
 _UNCHANGED = ToolOverride()
 
 
-class ToolOffer:
+class ToolOffer(Struct, eq=False):
     """A tool of a server; it is the same at each endpoint, except for its name."""
 
-    def __init__(
-        self,
-        place: ToolName,
-        make: Callable[[str], RelayedTool],
-        tags: tuple[str, ...],
-    ) -> None:
-        self.place = place
-        self.tags = tags
-        self._make = make
-        self._made: dict[str, RelayedTool] = {}
+    place: ToolName
+    make: Callable[[str], RelayedTool]
+    tags: tuple[str, ...]
+    _made: dict[str, RelayedTool] = {}
 
     def under(self, name: str) -> RelayedTool:
         """The tool under that name; DeclarationError if its definition is invalid."""
         made = self._made.get(name)
         if made is None:
-            made = self._made[name] = self._make(name)
+            made = self._made[name] = self.make(name)
         return made
 
 

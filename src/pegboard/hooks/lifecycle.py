@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeAlias
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.hooks.middleware import Middleware
 from pegboard.tools.tool import Tool
 
@@ -34,7 +35,7 @@ class Lifecycle:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._applying = asyncio.Lock()
         self._due = False
-        self._later: set[asyncio.Task[None]] = set()
+        self._later = OwnedTasks()
 
     async def start(self) -> None:
         """The board begins to serve, until it has been stopped as often as it was started."""
@@ -58,9 +59,7 @@ class Lifecycle:
 
     def _apply_later(self) -> None:
         self._due = False
-        task = asyncio.ensure_future(self._apply())
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._later.start(self._apply())
 
     async def _apply(self) -> None:
         async with self._applying:

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.errors import PegboardError, SetupError, StoreDown
 from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
@@ -54,14 +56,13 @@ class InMemoryApp:
         self.endpoint = self._make_endpoint(None)
 
 
-class StoredApp:
+class StoredApp(Struct, eq=False):
     """A mounted board that keeps its state in a store."""
 
-    def __init__(self, served: ServedApp, store: str, make_endpoint: MakeEndpoint) -> None:
-        self._served = served
-        self._store = store
-        self._make_endpoint = make_endpoint
-        self._run: AppRun | None = None
+    served: ServedApp
+    store: str
+    make_endpoint: MakeEndpoint
+    _run: AppRun | None = None
 
     @property
     def endpoint(self) -> ProtectedEndpoint | None:
@@ -85,13 +86,13 @@ class StoredApp:
 
     async def _serve_until_closed(self, run: AppRun) -> None:
         try:
-            async with open_shared_store(self._store, self._served) as shared:
-                run.endpoint = endpoint = self._make_endpoint(shared)
+            async with open_shared_store(self.store, self.served) as shared:
+                run.endpoint = endpoint = self.make_endpoint(shared)
                 run.opened.set_result(endpoint)
                 try:
                     await run.leaving.wait()
                 finally:
-                    await drain_and_stop(self._served, endpoint)
+                    await drain_and_stop(self.served, endpoint)
         except PegboardError as problem:
             run.fail(problem)
         except Exception as problem:  # noqa: BLE001 — whatever fails, waiting requests get a response

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.call import RequestId
 from pegboard.errors import StoreDown
 from pegboard.protocol.jsonrpc import NOTHING, Message
@@ -72,7 +72,7 @@ class Relay:
         self._wake = wake
         # By session: the process that carried its changes before the stream that is open here.
         self._before: dict[str, str] = {}
-        self._passing: set[asyncio.Task[None]] = set()
+        self._passing = OwnedTasks()
         cluster.on_message(_ANSWER, self._receive_answer)
         cluster.on_message(_CANCEL, self._receive_cancel)
         cluster.on_message(STREAM_HANDOFF, self._receive_handoff)
@@ -136,9 +136,7 @@ class Relay:
         worker = self._before.pop(session.caller.session, None)
         if worker is not None:
             message = _encode(_Carry(digest(session.caller.session), listener.after))
-            task = asyncio.get_running_loop().create_task(self._send_to_worker(worker, message))
-            self._passing.add(task)
-            task.add_done_callback(self._passing.discard)
+            self._passing.start(self._send_to_worker(worker, message))
 
     async def _send_to_worker(self, worker: str, message: bytes) -> None:
         try:

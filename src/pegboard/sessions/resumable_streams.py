@@ -122,16 +122,13 @@ class SessionStream:
         await self._logs.release(self._log, seq)
 
 
-class SessionStreams:
+class SessionStreams(Struct, eq=False):
     """The streams of one session that this process sends; with shared logs, as one process of a cluster."""
 
-    __slots__ = ("_cluster", "_holders", "_logs", "_session")
-
-    def __init__(self, logs: Logs, session: str, cluster: Cluster | None = None) -> None:
-        self._logs = logs
-        self._session = session
-        self._cluster = cluster
-        self._holders: dict[str, StreamConnection] = {}
+    logs: Logs
+    session: str
+    cluster: Cluster | None = None
+    _holders: dict[str, StreamConnection] = {}
 
     @property
     def held(self) -> bool:
@@ -140,9 +137,9 @@ class SessionStreams:
 
     async def open(self, holder: StreamConnection, request: RequestId = "") -> SessionStream | None:
         """A new stream on the connection of this call; None if there are too many."""
-        stream = SessionStream(self._logs, self._session, secrets.token_hex(4))
-        about = _encode(_About("" if self._cluster is None else self._cluster.me, request))
-        if not await self._logs.open((self._session, stream.id), about):
+        stream = SessionStream(self.logs, self.session, secrets.token_hex(4))
+        about = _encode(_About("" if self.cluster is None else self.cluster.me, request))
+        if not await self.logs.open((self.session, stream.id), about):
             return None
         self._holders[stream.id] = holder
         return stream
@@ -158,9 +155,9 @@ class SessionStreams:
             await self._detach_everywhere(cursor.stream, None)
 
     async def _detach_everywhere(self, stream: str, retry_ms: int | None) -> None:
-        if not self.detach_connection(stream, retry_ms) and self._cluster is not None:
-            handoff = StreamHandoff(digest(self._session), stream, retry_ms)
-            await self._cluster.ask_others(STREAM_HANDOFF, _encode(handoff))
+        if not self.detach_connection(stream, retry_ms) and self.cluster is not None:
+            handoff = StreamHandoff(digest(self.session), stream, retry_ms)
+            await self.cluster.ask_others(STREAM_HANDOFF, _encode(handoff))
 
     def detach_connection(self, stream: str, retry_ms: int | None) -> bool:
         """End the connection of a stream if it is here; returns whether it was."""
@@ -178,7 +175,7 @@ class SessionStreams:
     async def holds(self, last: str) -> bool:
         """Whether a stream can be resumed after that id: it is one of this session, and is still kept."""
         cursor = read_event_id(last)
-        page = None if cursor is None else await self._logs.read((self._session, cursor.stream), cursor.after, 1)
+        page = None if cursor is None else await self.logs.read((self.session, cursor.stream), cursor.after, 1)
         if page is not None and cursor is not None and cursor.after <= page.last:
             return True
         _log.info("a client resumed after event %r, which is unknown or no longer kept", last[:80])
@@ -193,11 +190,11 @@ class SessionStreams:
         if cursor is None:
             _log.info("a client resumed with an unknown event id: %r", last[:80])
             return
-        log, after = (self._session, cursor.stream), cursor.after
+        log, after = (self.session, cursor.stream), cursor.after
         wake = asyncio.Event()
-        end_watch = self._logs.watch(log, wake.set)
+        end_watch = self.logs.watch(log, wake.set)
         try:
-            page = await self._logs.read(log, after, _PAGE)
+            page = await self.logs.read(log, after, _PAGE)
             if page is None or after > page.last:
                 _log.info("a client resumed after event %s, which is no longer kept", last)
                 return
@@ -210,25 +207,25 @@ class SessionStreams:
                 if not page.more and not await self._end_for_dead_writer(log, page):
                     await wait_for_hint(wake, self._poll_seconds(page))
                 wake.clear()
-                page = await self._logs.read(log, after, _PAGE)
+                page = await self.logs.read(log, after, _PAGE)
         finally:
             end_watch()
             self.release(cursor.stream, holder)
 
     def _poll_seconds(self, page: LogPage) -> float:
-        if self._cluster is None or _decode_about(page.about).writer == self._cluster.me:
+        if self.cluster is None or _decode_about(page.about).writer == self.cluster.me:
             return _POLL_SECONDS
         return _WRITER_POLL_SECONDS
 
     async def _end_for_dead_writer(self, log: LogName, page: LogPage) -> bool:
         """Append the response for a writer that has died; returns whether that was tried."""
-        if self._cluster is None:
+        if self.cluster is None:
             return False
         about = _decode_about(page.about)
-        if await self._cluster.is_alive(about.writer):
+        if await self.cluster.is_alive(about.writer):
             return False
         lost = InternalFailure("The server process that ran this call ended before it could respond")
-        ended = await self._logs.append(log, page.last + 1, jsonrpc.refusal(about.request, lost), end=True)
+        ended = await self.logs.append(log, page.last + 1, jsonrpc.refusal(about.request, lost), end=True)
         if ended:
             _log.warning("the process that wrote stream %s is gone: its call was ended with an error", log[1])
         return True

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from heapq import nsmallest
 from typing import Any, Final
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound, StoreDown
 from pegboard.limits import Limits
@@ -50,7 +51,7 @@ class Sessions:
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
         self._on_end = on_end
         self._open: dict[str, Session] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = OwnedTasks()
         # The rest is for clusters.
         self._cluster: Cluster | None = None
         self._records: SessionRecords | None = None
@@ -289,9 +290,7 @@ class Sessions:
             except StoreDown as problem:
                 _log.warning("a session could not be stored: %s", problem)
 
-        task = asyncio.get_running_loop().create_task(see_to_it())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way.start(see_to_it())
 
 
 def _not_found(records: SessionRecords | None) -> SessionNotFound:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
 from pegboard.stores.store import Store
@@ -61,7 +62,7 @@ class Cluster:
         self._asked: dict[tuple[int, str], asyncio.Future[bytes]] = {}
         self._living: tuple[float, frozenset[str]] = (-1.0, frozenset())
         self._beating: asyncio.Task[None] | None = None
-        self._at_work: set[asyncio.Task[None]] = set()
+        self._at_work = OwnedTasks()
         self._prefix = ""
         self.in_touch = True
         """Whether the last heartbeat could be sent."""
@@ -81,11 +82,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Leave the cluster, and let the other processes know."""
-        tasks = [*self._at_work, *(() if self._beating is None else (self._beating,))]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._at_work, self._beating)
         await self._workers.stop()
         try:
             await self._workers.leave()
@@ -165,9 +162,7 @@ class Cluster:
         answering = None if handler is None else handler(word.said)
         if answering is None and not word.number:
             return
-        task = asyncio.get_running_loop().create_task(self._answer(word, answering))
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        self._at_work.start(self._answer(word, answering))
 
     async def _answer(self, word: _ClusterMessage, answering: Awaitable[bytes] | None) -> None:
         try:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from pegboard.background_tasks import end_tasks
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
 from pegboard.stores.identifiers import new_worker
@@ -65,9 +66,7 @@ class Workers:
     async def stop(self) -> None:
         """Stop receiving; further messages wait in the inbox."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await end_tasks(task)
 
     async def _receive(self, receiver: Receiver, on_lost: Callable[[], object]) -> None:
         published = asyncio.Event()

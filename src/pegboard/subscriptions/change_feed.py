@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from pegboard.background_tasks import end_tasks
 from pegboard.call import Change
 from pegboard.errors import StoreDown
 from pegboard.stores.store import Feeds, wait_for_hint
@@ -72,9 +73,7 @@ class ChangeFeed:
                 await self._publish_next()
         except StoreDown as problem:
             _log.warning("%d changes were not published to other processes: %s", len(self._waiting), problem)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        await end_tasks(*self._tasks)
         self._tasks = ()
 
     def _put(self, change: Change) -> None:

@@ -219,32 +219,24 @@ class _Listen(Struct):
     notifications: _Wanted
 
 
-class ListenMethod:
+class ListenMethod(Struct, eq=False):
     """The Handler of `subscriptions/listen`: subscribes the caller to what it asks for and the board offers."""
 
-    def __init__(
-        self,
-        changes: ChangeSource,
-        offers: Callable[[], Mapping[str, Json]],
-        uris: int,
-        uri_bytes: int,
-        filter_for: Callable[[Principal], SubscriberChanges | None] = lambda _: None,
-    ) -> None:
-        self._filter_for = filter_for
-        self._changes = changes
-        self._offers = offers
-        self._uris = uris
-        self._uri_bytes = uri_bytes
+    changes: ChangeSource
+    offers: Callable[[], Mapping[str, Json]]
+    uris: int
+    uri_bytes: int
+    filter_for: Callable[[Principal], SubscriberChanges | None] = lambda _: None
 
     async def __call__(self, call: Call) -> Reply:
         wanted = _read(bytes(call.params))
         if wanted.task_ids and not has_extension(TASKS, call.caller.capabilities, call.caller.version):
             # "the server MUST return a JSON-RPC error specifying the missing capabilities" (Task Status Notifications)
             raise missing_extension("params.notifications.taskIds", TASKS)
-        offered = self._offers()
+        offered = self.offers()
         resources = "resources" in offered
         return Subscribed(
-            self._changes,
+            self.changes,
             ChangeFilter(
                 tools=wanted.tools_list_changed,
                 prompts=wanted.prompts_list_changed and "prompts" in offered,
@@ -252,16 +244,16 @@ class ListenMethod:
                 notification=wanted.own_notifications,
                 uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
             ),
-            self._filter_for(call.caller.principal),
+            self.filter_for(call.caller.principal),
             call.caller.principal.id,
         )
 
     def _bound(self, uris: Sequence[str]) -> frozenset[str]:
         """As many as fit; the acknowledgement lists them."""
-        room, taken = self._uri_bytes, set[str]()
+        room, taken = self.uri_bytes, set[str]()
         for uri in dict.fromkeys(uris):
             room -= len(uri)
-            if room < 0 or len(taken) == self._uris:
+            if room < 0 or len(taken) == self.uris:
                 break
             taken.add(uri)
         return frozenset(taken)

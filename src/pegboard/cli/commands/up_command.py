@@ -88,12 +88,9 @@ class Announcement:
         self._first = first
         self._more = more
         self._wait = wait
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._announce())
-        # Keep a reference for as long as the loop runs.
-        self._gateway._keep_task(self._task)
+        self._gateway._tasks.start(self._announce())
 
     async def _announce(self) -> None:
         announce_lines([f"pegboard {__version__}   {self._gateway.config.name}: {self._url}", *self._first])

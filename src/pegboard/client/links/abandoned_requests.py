@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import RequestId
 
 KEPT_SECONDS: Final = 600.0
@@ -28,12 +29,10 @@ class AbandonedRequests:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._all: dict[RequestId, _AbandonedRequest] = {}
+        self._all: BoundedDict[RequestId, _AbandonedRequest] = BoundedDict(_MAX_REQUESTS)
 
     def add(self, request_id: RequestId, owner: Hashable) -> None:
         """Add a request that its caller does not wait for any more."""
-        while len(self._all) >= _MAX_REQUESTS:
-            del self._all[next(iter(self._all))]
         self._all[request_id] = _AbandonedRequest(owner, self._clock() + KEPT_SECONDS)
 
     def finished(self, request_id: RequestId | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from typing import Final
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import NULL_CHANNEL, Json
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import MODERN_CODES
@@ -13,7 +14,7 @@ from pegboard.protocol.revisions import MODERN, SUPPORTED
 
 _MAX_SERVERS: Final = 1000
 
-_eras: dict[Hashable, str] = {}
+_eras: BoundedDict[Hashable, str] = BoundedDict(_MAX_SERVERS)
 
 
 def recall(server: Hashable) -> str | None:
@@ -23,9 +24,6 @@ def recall(server: Hashable) -> str | None:
 
 def remember(server: Hashable, version: str) -> None:
     """Cache the revision; the oldest entry is dropped if there are too many."""
-    _eras.pop(server, None)
-    while len(_eras) >= _MAX_SERVERS:
-        del _eras[next(iter(_eras))]
     _eras[server] = version
 
 

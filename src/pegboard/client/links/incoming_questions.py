@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from pegboard.background_tasks import end_tasks
 from pegboard.call import Channel, Json, NeedInput, Question, RequestId
 from pegboard.client.links.server_messages import ServerMessage
 from pegboard.errors import Busy, InternalFailure, MethodNotFound, PegboardError, Refusal
@@ -61,11 +62,7 @@ class IncomingQuestions:
 
     async def close(self) -> None:
         """Stop answering."""
-        tasks = list(self._open.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._open.values())
 
     async def _answer(self, request_id: RequestId, method: str, message: ServerMessage, channel: Channel) -> None:
         try:

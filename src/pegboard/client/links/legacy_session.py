@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.change_listeners import ChangeListeners
 from pegboard.client.links.incoming_questions import IncomingQuestions
@@ -59,7 +60,9 @@ class LegacySession:
         self._ask = ask
         self._send = send
         self._timeout = timeout
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = OwnedTasks()
+        self.start = self._tasks.start
+        """Runs a background task until the session is closed."""
 
     def initialize_params(self, version: str) -> dict[str, Any]:
         """The params of `initialize`."""
@@ -112,12 +115,6 @@ class LegacySession:
     async def report_missed(self) -> None:
         """Report everything that has a listener as changed, since changes may have been missed."""
         await self._listeners.notify_all()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a background task until the session is closed."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def close(self, seconds: float = 0.0) -> None:
         """Stop answering; background tasks have this long to finish."""

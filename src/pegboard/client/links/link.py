@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json, Notification, Question
 from pegboard.client.http.http_pool import CONNECTIONS
 from pegboard.client.links.credentials import Authorizer, ClientAuth
@@ -188,7 +189,7 @@ class RequestMetadata:
     def __init__(self, identity: Identity, version: str) -> None:
         self._version = version
         self._own = _Metadata(identity, version)
-        self._by_identity: dict[int, _Metadata] = {}
+        self._by_identity: BoundedDict[int, _Metadata] = BoundedDict(_MAX_IDENTITIES)
 
     def around(self, out: OutgoingRequest, token: int) -> dict[str, Any]:
         """The params of a request with its metadata."""
@@ -204,8 +205,6 @@ class RequestMetadata:
         known = self._by_identity.get(id(identity))
         # The entry holds the identity, so that no other object can get its `id()`.
         if known is None or known.identity is not identity:
-            while len(self._by_identity) >= _MAX_IDENTITIES:
-                del self._by_identity[next(iter(self._by_identity))]
             known = self._by_identity[id(identity)] = _Metadata(identity, self._version)
         return known
 

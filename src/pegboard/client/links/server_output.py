@@ -7,6 +7,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+from pegboard.bounded_dict import BoundedDict
 from pegboard.logs.printable import printable
 
 MAX_LENGTH: Final = 500
@@ -26,7 +27,7 @@ _log = logging.getLogger("pegboard.client")
 
 _MAX_SERVERS: Final = 1000
 
-_counts: dict[tuple[Hashable, str], int] = {}
+_counts: BoundedDict[tuple[Hashable, str], int] = BoundedDict(_MAX_SERVERS)
 
 
 def shorten_output(text: str, most: int = MAX_LENGTH) -> str:
@@ -46,11 +47,7 @@ def last_output(lines: Sequence[str]) -> str:
 
 def count_garbled(server: Hashable, kind: str) -> int:
     """Count one more of a kind; returns the number so far."""
-    key = (server, kind)
-    number = _counts.pop(key, 0) + 1
-    while len(_counts) >= _MAX_SERVERS:
-        del _counts[next(iter(_counts))]
-    _counts[key] = number
+    number = _counts[server, kind] = _counts.get((server, kind), 0) + 1
     return number
 
 

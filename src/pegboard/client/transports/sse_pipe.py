@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.call import Channel
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_connection import Response
@@ -33,7 +34,7 @@ class SsePipe:
         self._post_address: EndpointClient | None = None
         self._found: asyncio.Future[Address] | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._posts: set[asyncio.Task[None]] = set()
+        self._posts = OwnedTasks()
         self._lost: Callable[[ServerFault], None] | None = None
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
@@ -60,16 +61,10 @@ class SsePipe:
         await self._check_response(response)
 
     def send_now(self, message: bytes) -> None:
-        task = asyncio.create_task(self._try_to_send(message))
-        self._posts.add(task)
-        task.add_done_callback(self._posts.discard)
+        self._posts.start(self._try_to_send(message))
 
     async def close(self) -> None:
-        tasks = [*self._posts, *([] if self._reader is None else [self._reader])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._posts, self._reader)
 
     async def _check_response(self, response: Response) -> None:
         try:

@@ -8,6 +8,7 @@ from collections import Counter
 
 from msgspec import Struct
 
+from pegboard.background_tasks import OwnedTasks
 from pegboard.errors import InvalidParams, LimitReached
 from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.limits import Limits
@@ -36,7 +37,7 @@ class ParkingLot:
         self._seconds = limits.parked_seconds
         self._places: dict[str, _ParkedSlot] = {}
         self._counts: Counter[str] = Counter()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = OwnedTasks()
         self._closed = False
 
     def __len__(self) -> int:
@@ -125,6 +126,4 @@ class ParkingLot:
         self._give_up(parked_call)
 
     def _give_up(self, parked_call: ParkedCall) -> None:
-        task = asyncio.get_running_loop().create_task(parked_call.abandon())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(parked_call.abandon())

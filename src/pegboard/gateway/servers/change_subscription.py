@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pegboard.background_tasks import end_tasks
 from pegboard.call import Json, Notification, Question
 from pegboard.client.links.change_listeners import FollowedUris
 from pegboard.client.links.server_output import shorten_output
@@ -86,13 +87,10 @@ class ChangeSubscription:
                     # A change after the lists were read and before this began was not reported: read them again.
                     self._changed()
                 previous, current = current, newer
-                if previous is not None:
-                    await _end(previous)
+                await end_tasks(previous)
                 await self._until_uris_change(current)
         finally:
-            for task in (previous, current):
-                if task is not None:
-                    await _end(task)
+            await end_tasks(previous, current)
 
     async def _begin(self, connection: ServerConnection, wanted: Mapping[str, Json]) -> asyncio.Task[None] | None:
         """Start a subscription and wait for its acknowledgement; None if there is nothing to subscribe to."""
@@ -106,7 +104,7 @@ class ChangeSubscription:
         try:
             await asyncio.wait([task, acknowledged], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         except BaseException:
-            await _end(task)
+            await end_tasks(task)
             raise
         finally:
             acknowledged.cancel()
@@ -134,11 +132,6 @@ class ChangeSubscription:
             moved.cancel()
         if current is not None and current.done():
             current.result()
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def _filter(catalog: ServerCatalog, uris: frozenset[str]) -> dict[str, Json]:

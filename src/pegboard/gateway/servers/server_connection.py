@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
+from pegboard.background_tasks import end_tasks
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
@@ -142,9 +143,7 @@ class ServerConnection:
     async def close(self) -> None:
         """Close the link, and fail the requests that wait for it."""
         self._closed = True
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
+        await end_tasks(self._opening)
         await self.link.close()
 
     async def _open(self) -> None:

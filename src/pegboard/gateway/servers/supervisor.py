@@ -17,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff, jitter
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.duplex_link import DuplexLink
@@ -139,9 +140,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop supervising."""
         self.state = "stopped"
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await end_tasks(self._task)
         self.settled.set()
 
     async def _supervise(self) -> None:
@@ -286,9 +285,7 @@ class Supervisor:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await end_tasks(*tasks)
         for task in done:
             task.result()
 

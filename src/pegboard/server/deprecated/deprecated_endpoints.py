@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
@@ -34,13 +36,12 @@ Serve: TypeAlias = Callable[[Head, bytes, Sink, Headers], EndpointResult]
 Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
 
 
-class RpcEndpoint:
+class RpcEndpoint(Struct, eq=False):
     """Responds with JSON only; 204 if there is nothing to return."""
 
-    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
-        self._stateless = stateless
-        self._limits = limits
-        self._calls = calls
+    stateless: Stateless
+    limits: Limits
+    calls: CallsInFlight
 
     def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
         """Serve a message, or an array of them."""
@@ -48,8 +49,8 @@ class RpcEndpoint:
         if not post.accepts.json:
             raise NotAcceptable("This endpoint returns JSON: Accept must allow application/json")
         stated = None if post.version is None else find_revision(post.version)
-        bodies = read_bodies(body, self._limits)
-        self._calls.check_room(len(body))
+        bodies = read_bodies(body, self.limits)
+        self.calls.check_room(len(body))
         return self._answer(bodies, stated, sink, extra, head.access, batch=jsonrpc.is_batch(body))
 
     async def _answer(
@@ -66,8 +67,8 @@ class RpcEndpoint:
         if task is not None:
             # The response cannot be fetched later.
             sink.on_gone(task.cancel)
-        answers = CollectedAnswers(self._limits)
-        await self._stateless.serve(bodies, stated, answers, access)
+        answers = CollectedAnswers(self.limits)
+        await self.stateless.serve(bodies, stated, answers, access)
         messages = answers.messages
         if not messages:
             return Answer(204, headers=extra)

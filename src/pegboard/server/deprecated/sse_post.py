@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import Struct
+
 from pegboard.call import RequestId
 from pegboard.errors import Refusal
 from pegboard.limits import Limits
@@ -57,13 +59,12 @@ class EventAnswers:
         self._line.close()
 
 
-class SsePostEndpoint:
+class SsePostEndpoint(Struct, eq=False):
     """Responds with a stream that ends after the last response."""
 
-    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
-        self._stateless = stateless
-        self._limits = limits
-        self._calls = calls
+    stateless: Stateless
+    limits: Limits
+    calls: CallsInFlight
 
     def post(self, head: Head, body: bytes, sink: Sink, extra: Headers) -> EndpointResult:
         """Serve a message, or an array of them."""
@@ -71,7 +72,7 @@ class SsePostEndpoint:
         if not post.accepts.stream:
             raise NotAcceptable("This endpoint returns a stream: Accept must allow text/event-stream")
         stated = None if post.version is None else find_revision(post.version)
-        self._calls.check_room(len(body))
+        self.calls.check_room(len(body))
         return self._answer(body, stated, sink, extra, head.access)
 
     async def _answer(self, body: bytes, stated: Revision | None, sink: Sink, extra: Headers, access: Access) -> None:
@@ -81,11 +82,11 @@ class SsePostEndpoint:
             sink.on_gone(task.cancel)
         sink.start(200, STREAM + extra)
         events = EventAnswers(sink)
-        self._calls.follow(events)
+        self.calls.follow(events)
         try:
-            await self._stateless.serve(read_bodies(body, self._limits), stated, events, access)
+            await self.stateless.serve(read_bodies(body, self.limits), stated, events, access)
         except Refusal as refusal:
             events.refuse(refusal)
         finally:
-            self._calls.forget(events)
+            self.calls.forget(events)
         events.finish()

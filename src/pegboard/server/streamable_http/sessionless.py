@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from pegboard.call import Call, Handler
 from pegboard.limits import Limits
@@ -39,34 +39,31 @@ class LegacyRequests(Protocol):
     def delete(self, head: Head, extra: Headers) -> EndpointResult: ...
 
 
-class Sessionless:
+class Sessionless(Struct, eq=False):
     """Serves each request by itself, with the revision that it states; no state is kept about its sender."""
 
-    def __init__(self, stateless: Stateless, limits: Limits, calls: CallsInFlight) -> None:
-        self._stateless = stateless
-        self._limits = limits
-        self._calls = calls
+    stateless: Stateless
+    limits: Limits
+    calls: CallsInFlight
 
     def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
         version = mcp.stated_revision(head.headers).name
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
             return Answer(202, headers=post.extra)
-        wanted = self._stateless.want_legacy(message, params, method, request_id, version, post.access)
+        wanted = self.stateless.want_legacy(message, params, method, request_id, version, post.access)
         exchange = HttpExchange(sink, wanted.codec, request_id, post.extra, post.accepts, reject_question)
         return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is not ours, and is ignored."""
         version = ASSUMED if post.version is None else post.version
-        caller, codec, handler = self._stateless.sessionless_caller(version, post.access)
+        caller, codec, handler = self.stateless.sessionless_caller(version, post.access)
         exchange = HttpExchange(sink, codec, plain.id, post.extra, post.accepts, reject_question)
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
-        served = self._calls.run(
-            exchange, run_call(handler, call, exchange), len(call.params), call.caller.principal.id
-        )
+        served = self.calls.run(exchange, run_call(handler, call, exchange), len(call.params), call.caller.principal.id)
         if isinstance(served, asyncio.Task):
             # The response cannot be resumed.
             sink.on_gone(served.cancel)
@@ -75,15 +72,15 @@ class Sessionless:
     def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         revision = mcp.stated_revision(head.headers)
         check_batches(revision)
-        self._calls.check_room(len(body))
-        bodies = jsonrpc.read_batch(body, self._limits)
+        self.calls.check_room(len(body))
+        bodies = jsonrpc.read_batch(body, self.limits)
         return self._run_batch(post, bodies, revision, sink)
 
     async def _run_batch(
         self, post: PostHead, bodies: Sequence[bytes], revision: Revision, sink: Sink
     ) -> Answer | None:
-        answers = CollectedAnswers(self._limits)
-        await self._stateless.serve(bodies, revision, answers, post.access)
+        answers = CollectedAnswers(self.limits)
+        await self.stateless.serve(bodies, revision, answers, post.access)
         return answers.answer_batch(sink, post.extra, post.accepts)
 
     def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult:

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff, jitter
 from pegboard.errors import StoreDown
 from pegboard.stores.redis.redis_connection import Command, RedisServer, Reply
@@ -74,8 +75,7 @@ class CommandPipeline:
             under_way = [command.future for command in self._waiting if not command.future.done()]
             if under_way:
                 await asyncio.wait(under_way, timeout=_COMMAND_SECONDS)
-            task.cancel()
-            await asyncio.wait([task])
+            await end_tasks(task)
         await self._line.disconnect()
 
     async def run(self, command: Command, script: Script | None = None, weight: int = 0) -> Reply:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff, jitter
 from pegboard.stores.memory import Watchers
 from pegboard.stores.redis.redis_connection import RedisConnection, RedisServer
@@ -40,9 +41,7 @@ class HintSubscriber:
     async def close(self) -> None:
         self._open = False
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await end_tasks(task)
 
     def notify_local(self, channel: str) -> None:
         """Call the watchers of this process."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
+from pegboard.background_tasks import end_tasks
 from pegboard.errors import StoreDown
 from pegboard.stores.memory import Watchers
 from pegboard.stores.sqlite.reader_thread import ReaderThread
@@ -50,9 +51,7 @@ class HintPoller:
         weakref.finalize(self, connection.close)
 
     async def close(self) -> None:
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.wait([self._polling])
+        await end_tasks(self._polling)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
