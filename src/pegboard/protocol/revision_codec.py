@@ -8,8 +8,7 @@ from typing import Protocol
 from pegboard.call import Json, Notification, Reply
 from pegboard.errors import Refusal
 from pegboard.protocol.legacy_codec import LegacyCodec
-from pegboard.protocol.modern_codec import ModernCodec
-from pegboard.protocol.revisions import LEGACY, MODERN, Revision
+from pegboard.protocol.revisions import LEGACY, Revision
 
 
 class RevisionCodec(Protocol):
@@ -31,8 +30,3 @@ class RevisionCodec(Protocol):
 def legacy_codecs(info: Mapping[str, Json]) -> Mapping[str, LegacyCodec]:
     """The codecs of all revisions with sessions, for a server with this name and version."""
     return {version: LegacyCodec(version, info) for version in LEGACY}
-
-
-def revision_codecs(info: Mapping[str, Json]) -> Mapping[str, RevisionCodec]:
-    """The codecs of all supported revisions."""
-    return {**legacy_codecs(info), MODERN: ModernCodec(info)}

@@ -6,21 +6,15 @@ import asyncio
 import logging
 import os
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Final, Unpack
 
-from pegboard.auth.auth import Auth
-from pegboard.call import Caller, Handler, Json
 from pegboard.errors import SetupError
-from pegboard.execution.debug_mode import DebugMode
-from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
-from pegboard.server.http_types import Route
 from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
 from pegboard.server.pages.sign_in import PATH as SIGN_IN
@@ -33,6 +27,7 @@ from pegboard.server.serving_options import (
     resolve_mount_options,
     resolve_options,
 )
+from pegboard.server.shared_store import ServedApp
 from pegboard.stores.cluster import SharedStore
 
 loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
@@ -41,18 +36,8 @@ loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
 _log = logging.getLogger("pegboard")
 
 
-class Hosted(ABC):
-    """What can be served: a board or a gateway."""
-
-    limits: Limits
-    auth: Auth | None = None
-    debug_mode: DebugMode | None = None
-    places: Mapping[str, Handler] | None
-
-    @cached_property
-    def routes(self) -> dict[str, Route]:
-        """What is served beside the MCP endpoint, by the first part of its path: `/console`."""
-        return {}
+class Hosted(ServedApp):
+    """A board or a gateway, with the methods that serve it."""
 
     @cached_property
     def sign_in(self) -> SignIn:
@@ -66,34 +51,9 @@ class Hosted(ABC):
         if "sign_in" in vars(self):
             await self.sign_in.start(shared)
 
-    @property
-    @abstractmethod
-    def handler(self) -> Handler: ...
-
-    @property
-    @abstractmethod
-    def info(self) -> Mapping[str, Json]: ...
-
-    def readiness(self) -> tuple[bool, Mapping[str, Json]]:
-        """Whether the servers that it requires are up, and the state of each of its servers."""
-        return True, {}
-
-    def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
-        """The session of a legacy client has ended in this process."""
-
-    def metrics(self) -> str | None:
-        """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""
-        return None
-
     def open_line(self, receive: Callable[[bytes], None]) -> MemoryLine:
         """Serve a client in this process over messages; `receive` is called with each message for it."""
         return MemoryLine(self.handler, self.info, self.limits, receive)
-
-    @abstractmethod
-    async def start(self, shared: SharedStore | None = None) -> None: ...
-
-    @abstractmethod
-    async def stop(self) -> None: ...
 
     def run(self, transport: Transport | None = None, /, **options: Unpack[ServingOptions]) -> None:
         """Serve until stopped: over stdio if stdin is a pipe, as when a client starts us, else over HTTP.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from functools import cached_property
 
 from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
@@ -19,46 +20,47 @@ from pegboard.stores.store_url import open_store
 _log = logging.getLogger("pegboard")
 
 
-class ServedApp(Protocol):
-    """What can be served: a board, or any object with a Handler and a name."""
+class ServedApp(ABC):
+    """What can be served: a board or a gateway.
+
+    `auth` says which credentials it accepts, `debug_mode` which callers see exceptions. `places` are the parts that are
+    also served by themselves, by name; None if there can be none.
+    """
+
+    limits: Limits
+    auth: Auth | None = None
+    debug_mode: DebugMode | None = None
+    places: Mapping[str, Handler] | None
+
+    @cached_property
+    def routes(self) -> dict[str, Route]:
+        """What is served beside the MCP endpoint, by the first part of its path: `/console`."""
+        return {}
 
     @property
+    @abstractmethod
     def handler(self) -> Handler: ...
 
     @property
+    @abstractmethod
     def info(self) -> Mapping[str, Json]: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def places(self) -> Mapping[str, Handler] | None:
-        """Parts that are also served by themselves, by name; None if there can be none."""
-
-    @property
-    def debug_mode(self) -> DebugMode | None:
-        """Which callers see exceptions; None if it has no tools of its own."""
-
-    @property
-    def auth(self) -> Auth | None:
-        """Which credentials it accepts; None if it does not authenticate."""
-
-    @property
-    def routes(self) -> Mapping[str, Route]:
-        """What is served beside the MCP endpoint, by the first part of its path."""
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
+        return True, {}
 
-    def end_session(self, caller: Caller) -> None:
+    def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
         """The session of a legacy client has ended in this process."""
 
     def metrics(self) -> str | None:
-        """The text for a Prometheus scrape; None if there is none."""
+        """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""
+        return None
 
+    @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None:
         """Prepare for calls; shared state is kept in the store."""
 
+    @abstractmethod
     async def stop(self) -> None: ...
 
 

@@ -90,6 +90,15 @@ class ArgumentParser:
         """The decoded arguments as the schema should see them."""
         return value
 
+    def _take(self, raw: bytes | Raw) -> Any:
+        """Bind arguments that fit the schema as sent; None for others."""
+        digits = ExactFloats() if self._takes_decimals else None
+        try:
+            value = decode_json(raw) if digits is None else digits.decode(raw)
+            return self._bind(value, digits) if isinstance(value, dict) and self.repairer.fits(value) else None
+        except (*NOT_JSON, BindingProblem):
+            return None
+
     def repair_and_parse(self, raw: bytes | Raw, mode: Mode, limits: Limits = LIMITS) -> ParsedArguments:
         """Parse arguments that do not fit as sent: bind valid ones, repair or report the others."""
         floats = ExactFloats()
@@ -131,8 +140,7 @@ class BoundParser(ArgumentParser):
         self._binder = binder = Binder(inferred.fields, inferred.named, self._fits)
         schema = write_parameters(inferred.fields, inferred.named)
         if any(_may_be_wrong(field.shape) or _has_unions(field.shape) for field in inferred.fields):
-            check_schema(schema, inferred.source)
-            check_headers(schema, inferred.source)
+            _check_schema(schema, inferred)
         decimals = binder.takes_decimals
         super().__init__(schema, binder.bind_raw, binder.bind_value, binder.arguments, takes_decimals=decimals)
 
@@ -152,14 +160,6 @@ class SchemaParser(ArgumentParser):
 
     def __init__(self, schema: Mapping[str, Json], *, takes_decimals: bool = False) -> None:
         super().__init__(schema, self._take, self._fill, takes_decimals=takes_decimals)
-
-    def _take(self, raw: bytes | Raw) -> Mapping[str, Json] | None:
-        digits = ExactFloats() if self._takes_decimals else None
-        try:
-            value = decode_json(raw) if digits is None else digits.decode(raw)
-            return self._fill(value, digits) if isinstance(value, dict) and self.repairer.fits(value) else None
-        except (*NOT_JSON, BindingProblem):
-            return None
 
     def _fill(self, value: Mapping[str, Json], _digits: ExactFloats | None = None) -> Mapping[str, Any]:
         return value
@@ -208,8 +208,7 @@ class RecordParser(ArgumentParser):
             raise DeclarationError(
                 f"{inferred.source}: the T of Request[T] must be a type with fields, such as a dataclass"
             )
-        check_schema(schema, inferred.source)
-        check_headers(schema, inferred.source)
+        _check_schema(schema, inferred)
         self._decoder = compile_decoder(record.shape, record.named)
         decimals = has_decimals(record.shape)
         super().__init__(schema, self._take, self._read, _json_of, takes_decimals=decimals)
@@ -229,14 +228,6 @@ class RecordParser(ArgumentParser):
             part = as_object(definitions[reference.removeprefix("#/$defs/")])
         return {**part, "$defs": definitions} if definitions else part
 
-    def _take(self, raw: bytes | Raw) -> BoundAndJson | None:
-        digits = ExactFloats() if self._takes_decimals else None
-        try:
-            value = decode_json(raw) if digits is None else digits.decode(raw)
-            return self._read(value, digits) if isinstance(value, dict) and self.repairer.fits(value) else None
-        except (*NOT_JSON, BindingProblem):
-            return None
-
     def _read(self, value: Mapping[str, Json], digits: ExactFloats | None) -> BoundAndJson:
         numbers = convert_numbers(self._record.shape, value, self._record.named, digits)
         made, load = convert(numbers, self._decoder.type), self._decoder.load
@@ -253,8 +244,7 @@ def parser_of_function(inferred: InferredFunction, input_schema: Mapping[str, Js
             return BoundParser(inferred)
         # A raw message and no schema: the author checks the arguments.
         return ArgumentParser({"type": "object"}, _take_any, lambda value, _digits: dict(value))
-    check_schema(input_schema, inferred.source)
-    check_headers(input_schema, inferred.source)
+    _check_schema(input_schema, inferred)
     if inferred.fields:
         _compare(inferred, input_schema, takes_message=takes_message)
     return OwnSchemaParser(input_schema, inferred)
@@ -266,8 +256,7 @@ def parser_of_parameters(
     """The parser for a declared tool, by its parameters or by its own schema."""
     if input_schema is None:
         return DeclaredParser(inferred, parameters)
-    check_schema(input_schema, inferred.source)
-    check_headers(input_schema, inferred.source)
+    _check_schema(input_schema, inferred)
     return OwnSchemaParser(input_schema, inferred)
 
 
@@ -276,8 +265,7 @@ class DeclaredParser(OwnSchemaParser):
 
     def __init__(self, inferred: InferredFunction, parameters: Sequence[Parameter]) -> None:
         schema = write_declared(parameters, inferred.source)
-        check_schema(schema, inferred.source)
-        check_headers(schema, inferred.source)
+        _check_schema(schema, inferred)
         super().__init__(schema, inferred, parameters)
         self._source = inferred.source
 
@@ -351,6 +339,11 @@ def _take_any(raw: bytes | Raw) -> Mapping[str, Json] | None:
 
 def _json_of(both: BoundAndJson) -> Mapping[str, Json]:
     return both.json
+
+
+def _check_schema(schema: Mapping[str, Json], inferred: InferredFunction) -> None:
+    check_schema(schema, inferred.source)
+    check_headers(schema, inferred.source)
 
 
 def _may_be_wrong(shape: Shape) -> bool:
