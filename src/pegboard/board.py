@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal, TypeVar, Unpack, get_args
 
+from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.used_tickets import UsedTickets
 from pegboard.auth.auth import Auth
 from pegboard.auth.principal import Principal
@@ -43,7 +44,7 @@ from pegboard.protocol.json_values import objects_in
 from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
 from pegboard.rules.access_control import AccessControl
-from pegboard.rules.rule import Item, Rule
+from pegboard.rules.rule import Approval, Item, Rule
 from pegboard.rules.verdicts import Rules, Verdict
 from pegboard.schema.plain_json import encode
 from pegboard.security.seal import Seal, read_keys
@@ -203,9 +204,11 @@ class Board(GroupedRegistry, Hosted):
             add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
         )
         self._feed: ChangeFeed | None = None
+        self.approvals = Approvals(name, self.limits)
+        self._owns_approvals = True
         self._dispatcher = Dispatcher(
             self.tools,
-            self._runner.handler,
+            self._handler_of,
             self._surround,
             self._access,
             None,
@@ -214,6 +217,8 @@ class Board(GroupedRegistry, Hosted):
             self._tasks,
         )
         self.set_instructions(instructions)
+        if self._access.rules.approve:
+            self.serve_approvals()
 
     def _find_argument(self, kind: object) -> str | None:
         """Where a tool, prompt or resource takes this type from its callers."""
@@ -509,6 +514,14 @@ class Board(GroupedRegistry, Hosted):
         chain = compose(attached, item, inner, kind)
         return refuse_errors(answer_unknown(chain, inner) if item is UNKNOWN_ITEM else chain)
 
+    def _use_approvals(self, approvals: Approvals) -> None:
+        """Share the approvals of a gateway, of which this board is an endpoint."""
+        self.approvals, self._owns_approvals = approvals, False
+
+    def _handler_of(self, tool: Tool, approval: Approval | None) -> Handler:
+        gate = None if approval is None else self._runner.gate(tool, approval, self.approvals)
+        return self._runner.handler(tool, gate)
+
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         if isinstance(tool, CalledItem):
             return catch_errors(answer_unknown(compose(self._attached, tool, inner), inner), self._debug_mode)
@@ -527,6 +540,8 @@ class Board(GroupedRegistry, Hosted):
                 raise SetupError(f"{self.name}: the board already uses another store")
             self._tasks.share(shared)
             self._used_tickets.use_store(shared.store.records)
+            if self._owns_approvals:
+                self.approvals.use_store(shared.store)
             if self._sealed_alone:
                 key = await shared_key(shared.store.records, self.name)
                 for seal in self._sealed_alone:

@@ -227,6 +227,7 @@ class Call(Struct, kw_only=True):
     _task: asyncio.Task[Any] | None = None
     _rounds: Any = None
     _asked: bool = False
+    _approved: str = ""
     _reached: float | None = None
     _stopped: bool = False
     _waits: tuple[Deadline, ...] = ()

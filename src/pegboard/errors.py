@@ -25,6 +25,7 @@ PegboardError
 │   ├── InvalidArguments        the arguments are wrong; with the problems as data
 │   ├── DelegationFailed        the server behind a gateway failed the call
 │   ├── LimitReached            a limit, budget or deadline is exceeded; says when to retry
+│   │   └── NotApproved         a person has to approve the call first, or has refused it
 │   └── QuestionFailed          the caller could not answer a question
 ├── ServerFault                 a server that we call failed; the text names it
 │   ├── Unreachable             it does not respond, is busy, or its command cannot be started
@@ -67,6 +68,7 @@ __all__ = [
     "MessageTooLong",
     "MethodNotFound",
     "MissingCapability",
+    "NotApproved",
     "ParseFailure",
     "PegboardError",
     "QuestionFailed",
@@ -343,6 +345,10 @@ class LimitReached(ToolError):
         super().__init__(message, meta={REFUSED: refused})
         self.code = self.reason = reason
         self.retry_after = retry_after
+
+
+class NotApproved(LimitReached):
+    """A person has to approve the call before it can run, or has refused it; the message says which and what to do."""
 
 
 class QuestionFailed(ToolError):

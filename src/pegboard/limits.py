@@ -123,6 +123,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     used_tickets_per_caller: int = 10_000
     """The same for one principal."""
 
+    # -- Calls that wait for an approval
+    approvals: int = 1_000
+    """Approval requests that are open or not used yet."""
+    approvals_per_caller: int = 20
+    """The same for one principal."""
+    approval_bytes: int = 64 * 1024
+    """Size of the arguments of a call that needs an approval: a person has to read them."""
+    approval_seconds: float = 3600.0
+    """Time for a decision, and from then on for the call that uses it."""
+    approval_wait_seconds: float = 45.0
+    """Time that a call waits for a decision; then its result says to call again. Many clients give up after 60 s."""
+    first_use_seconds: float = 30 * 86_400.0
+    """Time that the approval of a caller's first use of a server holds."""
+
     # -- Calls of a gateway that wait for their caller
     parked: int = 512
     """Calls at legacy servers that wait for an answer of their caller; see docs/decisions/0008-parked-calls.md."""

@@ -1,4 +1,4 @@
-"""The flags of the console, and the line that names its link."""
+"""The flags of the console, and the lines that name the links to pages."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def add_console(
     if not chosen.console or options["transport"] == "stdio" or options["workers"] > 1:
         return None
     return Console(make_subject(), link=local) if local or served.auth is not None else None
+
+
+def announce_approvals(served: Hosted) -> list[str]:
+    """The line with the link to the approvals, if some calls need one."""
+    link = served.approvals_link()
+    return [f"  approve  {link}"] if link else []
 
 
 def announce_console(console: Console | None, chosen: argparse.Namespace, url: str) -> list[str]:

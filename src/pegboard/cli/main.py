@@ -17,6 +17,7 @@ VERBS = {
     "run": "serve a board, over HTTP or stdio",
     "up": "serve many servers as one, from a configuration file",
     "keys": "add, list and revoke the API keys of a server",
+    "approvals": "list calls that wait for an approval, and decide them",
     "login": "log in to a server of a configuration",
     "lock": "pin tool definitions; review and accept changes",
     "lint": "check rules; show what a caller may see and use",
@@ -40,7 +41,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="pegboard",
         description="MCP servers in Python: serve tools, call servers, and combine many servers behind one endpoint.",
-        epilog="verbs:\n" + "\n".join(f"  {verb:<8} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
+        epilog="verbs:\n" + "\n".join(f"  {verb:<9} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pegboard [-h] [--version] VERB …",
     )

@@ -79,7 +79,7 @@ class TargetArgument:
             # A command typed in a shell gets the environment of the shell.
             return Client(self._command, env=dict(os.environ), **flags)
         if chosen.target.startswith(("http://", "https://", "ws://", "wss://")):
-            return Client(_with_default_path(chosen.target), headers=_headers(chosen.header), **flags)
+            return Client(_with_default_path(chosen.target), headers=read_headers(chosen.header), **flags)
         if _URL.fullmatch(chosen.target):
             raise SetupError(
                 f"{chosen.target} is not a file; the URL of a server starts with http://, https://, ws:// or wss://"
@@ -147,7 +147,8 @@ def _with_default_path(url: str) -> str:
     return url
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
+def read_headers(lines: list[str]) -> dict[str, str]:
+    """The headers of `--header NAME:VALUE`."""
     headers = {}
     for line in lines:
         name, colon, value = line.partition(":")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from pegboard.call import Json
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
@@ -20,7 +22,7 @@ from pegboard.config.value_types import (
     UnionValue,
 )
 from pegboard.errors import DeclarationError, SetupError
-from pegboard.rules.rule import ITEM_KINDS, LOCATED_KINDS, Rule, What, Who
+from pegboard.rules.rule import ITEM_KINDS, LOCATED_KINDS, Approval, Approver, Rule, What, Who
 
 _TEXT: Final = TextValue()
 _TEXTS: Final = ListValue(_TEXT, "a string or a list of strings", single=TextValue("a string or a list of strings"))
@@ -64,6 +66,29 @@ _WHAT: Final = ObjectValue(
     make=What,
 )
 _ITEMS: Final = ListValue(_WHAT, "a list of patterns")
+_APPROVERS: Final[tuple[Approver, ...]] = ("self", "others", "none")
+_APPROVE: Final = UnionValue(
+    (
+        ChoiceValue({by: Approval(by=by) for by in _APPROVERS}),
+        ObjectValue(
+            "an approver",
+            {"role": ObjectField("role", _TEXTS, "another principal with one of these roles")},
+            required={"role": "an approver has no 'role'"},
+            make=lambda role: Approval(by="role", roles=role),
+        ),
+    )
+)
+
+
+def _rule(
+    who: tuple[Who, ...] = (), approve: Approval | None = None, first_use: bool | None = None, **items: Any
+) -> Rule:
+    if approve is not None:
+        # Without 'who', it holds for all callers.
+        who, approve = who or (Who(),), replace(approve, first_use=bool(first_use))
+    return Rule(who=who, approve=approve, **items)
+
+
 RULE: Final = ObjectValue(
     "a rule",
     {
@@ -71,9 +96,11 @@ RULE: Final = ObjectValue(
         "allow": ObjectField("allow", _ITEMS, "what these callers may see and use"),
         "deny": ObjectField("deny", _ITEMS, "what they may not use"),
         "hide": ObjectField("hide", _ITEMS, "what does not exist for them"),
+        "tools": ObjectField("tools", _ITEMS, "the tools whose calls need an approval"),
+        "approve": ObjectField("approve", _APPROVE, "who approves these calls"),
+        "firstUse": ObjectField("first_use", BooleanValue(), "whether only a caller's first call of each server needs an approval"),
     },
-    required={"who": "a rule has no 'who'"},
-    make=Rule,
+    make=_rule,
 )  # fmt: skip
 RULES: Final = ListValue(RULE, "a list of rules")
 
@@ -97,17 +124,33 @@ def read_rules(rules: Iterable[Rule | Mapping[str, Json]]) -> tuple[Rule, ...]:
 
 
 def check_rules(rules: Sequence[Rule], notes: ConfigReport, place: KeyPath) -> None:
-    """Report rules that can have no effect."""
+    """Report rules that can have no effect, or more than one."""
     for position, rule in enumerate(rules):
-        if not (rule.allow or rule.deny or rule.hide):
-            notes.add_mistake((*place, position), "has no effect", fix="add 'allow', 'deny' or 'hide'")
+        here = (*place, position)
+        decides = rule.allow or rule.deny or rule.hide
+        if rule.approve is None and rule.tools:
+            notes.add_mistake(here, "has 'tools' and no 'approve'", fix="add 'approve', or write 'allow' for 'tools'")
+        elif rule.approve is None:
+            if not rule.who:
+                notes.add_mistake(here, "a rule has no 'who'", fix="add 'who'")
+            elif not decides:
+                notes.add_mistake(here, "has no effect", fix="add 'allow', 'deny' or 'hide'")
+        elif decides:
+            notes.add_mistake(here, "has both 'approve' and 'allow', 'deny' or 'hide'", fix="write two rules")
+        elif not rule.tools:
+            notes.add_mistake(here, "has no effect", fix="add 'tools'")
+        for index, what in enumerate(rule.tools):
+            if what.kind not in ((), ("tool",)):
+                notes.add_mistake(
+                    (*here, "tools", index, "kind"), "only calls of tools can be approved", fix="remove it"
+                )
 
 
 def check_patterns(rules: Sequence[Rule], servers: Mapping[str, Collection[str]], notes: ConfigReport) -> None:
     """Report patterns of a gateway that do not have the parts `toolbox/server/item`, and those that match no server."""
     check_rules(rules, notes, ("rules",))
     for position, rule in enumerate(rules):
-        for effect in ("allow", "deny", "hide"):
+        for effect in ("allow", "deny", "hide", "tools"):
             for index, what in enumerate(getattr(rule, effect)):
                 if what.kind and LOCATED_KINDS.isdisjoint(what.kind):
                     continue

@@ -14,6 +14,7 @@ from pegboard.errors import AccessDenied, InsufficientScope, InvalidParams, Meth
 from pegboard.execution.catalog_methods import CatalogMethods, read_cursor
 from pegboard.protocol.revisions import SUPPORTED
 from pegboard.rules.access_control import AccessControl, as_tool_error, raise_denied
+from pegboard.rules.rule import Approval
 from pegboard.rules.verdicts import VIEWS_KEPT, View
 from pegboard.tasks.task_methods import TaskMethods
 from pegboard.tools.tool import Tool
@@ -33,7 +34,7 @@ class Dispatcher:
     def __init__(
         self,
         catalog: ToolCatalog,
-        run: Callable[[Tool], Handler],
+        run: Callable[[Tool, Approval | None], Handler],
         surround: Callable[[Tool | CalledItem, Handler], Handler],
         access: AccessControl,
         instructions: str | None = None,
@@ -140,9 +141,13 @@ class Dispatcher:
         verdict = None if tool is None or view is None else view.of(tool)
         if tool is None or (verdict is not None and verdict.effect != "allow"):
             return None
+        if verdict is not None and verdict.approval is not None:
+            # The callers with these rights have a chain of their own.
+            chains[call.name] = tool, self._surround(tool, self._run(tool, verdict.approval)), verdict.rule
+            return chains[call.name]
         found = self._chains.get(call.name)
         if found is None:
-            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool)), ""
+            found = self._chains[call.name] = tool, self._surround(tool, self._run(tool, None)), ""
         if verdict is not None:
             found = chains[call.name] = found[0], found[1], verdict.rule
         return found

@@ -250,7 +250,7 @@ def _handler_of(catalog: ToolCatalog, limits: Limits) -> Handler:
         return catch_errors(compose((), tool, inner))
 
     runner = Runner(Services(), Threads(limits.threads, limits.thread_queue), limits=limits)
-    return Dispatcher(catalog, runner.handler, surround, AccessControl(Rules()))
+    return Dispatcher(catalog, lambda tool, _: runner.handler(tool), surround, AccessControl(Rules()))
 
 
 def _arguments_of(request: ToolCallRequest) -> Raw:

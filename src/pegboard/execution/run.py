@@ -9,7 +9,10 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Raw
 
+from pegboard.approvals.approval_gate import ApprovalGate, Gate
+from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
@@ -24,6 +27,7 @@ from pegboard.execution.tool_conditions import Perform, check_transport, detache
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import current_call, log_failure
 from pegboard.logs.printable import printable
+from pegboard.rules.rule import Approval
 from pegboard.schema.plain_json import UnawaitedResult
 from pegboard.schema.problems import render
 from pegboard.tools.argument_parser import Mode, ParsedArguments
@@ -73,12 +77,13 @@ class Runner:
         self._repair_notes: RepairNotes = repair_notes
         self._limits = limits or Limits()
 
-    def handler(self, tool: Tool) -> Handler:
-        """From raw arguments to a result; raises what the tool raises."""
+    def handler(self, tool: Tool, gate: Gate | None = None) -> Handler:
+        """From raw arguments to a result; raises what the tool raises. A `gate` lets approved calls through."""
         limits = self._limits
         notes = tool.repair_notes or self._repair_notes
         if tool.relay is not None:
-            return with_timeout(tool, _relaying(tool, tool.relay, self._arguments, limits, notes))
+            relaying = _relaying(tool, tool.relay, self._arguments, limits, notes)
+            return with_timeout(tool, relaying if gate is None else gate(relaying))
         parse = tool.parse
         tell = ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes, dump=tool.dump).write
         perform = self._performer(tool)
@@ -104,11 +109,21 @@ class Runner:
 
         speaks = not _STREAMING.isdisjoint(tool.injected.values())
         ready: Handler = asking(run) if speaks else run
+        if gate is not None:
+            ready = gate(ready)
         if tool.requires:
             ready = requiring(tool.requires, ready)
         if tool.transports:
             ready = check_transport(tool, ready)
         return with_timeout(tool, ready)
+
+    def gate(self, tool: Tool, approval: Approval, approvals: Approvals) -> Gate:
+        """The gate that lets only approved calls of a tool through."""
+
+        def parse(raw: Raw) -> ParsedArguments:
+            return tool.parse(raw, self._arguments, self._limits)
+
+        return ApprovalGate(approvals, approval, tool, parse, self._call_resources.tickets, self._limits)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
         """As `handler`, but returns the function's value without converting it; from a message, its result."""

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.auth import Auth
 from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.board import start_auth
@@ -125,9 +126,10 @@ class Gateway(Hosted):
         self._made = ConfiguredMiddleware(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
+        self.approvals = Approvals(self.config.name, self.limits)
         self._scanner = Scanner()
         self._main = GatewayEndpoint(
-            MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow
+            MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow, self.approvals
         )
         self._toolboxes: dict[str, GatewayEndpoint] = {}
         self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
@@ -234,6 +236,7 @@ class Gateway(Hosted):
             self._note(f"{self.config.path}: {warning}")
         if shared is not None:
             self._forwarder.share(shared)
+            self.approvals.use_store(shared.store)
             if not self._secret:
                 key = await shared_key(shared.store.records, f"{self.config.name}:passage")
                 for seal in self._forwarder.seals:
@@ -314,6 +317,7 @@ class Gateway(Hosted):
             for downstream in self._downstreams.values():
                 downstream.start()
         self._rearrange()
+        await self.start_sign_in(self._shared)
         await self._change_auth(before, auth)
         await _stop_all(ended)
 
@@ -388,6 +392,8 @@ class Gateway(Hosted):
             for server in toolbox.servers.values()
             if server.enabled
         }
+        if any(rule.approve for rule in config.rules):
+            self.serve_approvals()
         before, self._downstreams = self._downstreams, {}
         for key, (toolbox, server) in wanted.items():
             if key in before and key not in changed:
@@ -409,7 +415,7 @@ class Gateway(Hosted):
             endpoint.reconfigure(config, {name: toolbox})
             return
         endpoint = self._toolboxes[name] = GatewayEndpoint(
-            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow
+            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow, self.approvals
         )
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)

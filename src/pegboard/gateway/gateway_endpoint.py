@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from pegboard import __version__
+from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
@@ -70,9 +71,11 @@ class GatewayEndpoint:
         limits: Limits,
         forwarder: Forwarder,
         follow: Callable[[GatewayEndpoint, Downstream, frozenset[str]], None],
+        approvals: Approvals,
     ) -> None:
         self._name = name
         self.board = Board(config.name if name == MAIN else f"{config.name}/{name}", version=__version__, limits=limits)
+        self.board._use_approvals(approvals)
         self._dispatch = self.board.handler
         self._served: frozenset[str] = frozenset()
         self._forwarder = forwarder

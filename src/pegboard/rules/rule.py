@@ -1,6 +1,7 @@
-"""Rules: who may see and use which items, as values.
+"""Rules: who may see and use which items, and which calls need an approval, as values.
 
-A rule names callers (`who`) and items (`allow`, `deny`, `hide`). `verdicts` compiles a list of rules.
+A rule names callers (`who`) and items (`allow`, `deny`, `hide`), or the `tools` whose calls need an approval. `verdicts`
+compiles a list of rules.
 """
 
 from __future__ import annotations
@@ -64,14 +65,37 @@ class What(Struct, frozen=True, kw_only=True):
     annotation: Mapping[str, object] = {}
 
 
+Approver: TypeAlias = Literal["self", "others", "role", "none"]
+"""Who approves a call: its caller, any other principal, or another principal with a role; `none` needs no approval."""
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """Who has to approve a call before it runs.
+
+    by: the caller itself, others, or others with one of `roles`; with `none`, a call needs no approval.
+    first_use: whether only a caller's first call of each server needs it.
+    rule: the rule that says so, for people.
+    """
+
+    by: Approver
+    roles: tuple[str, ...] = ()
+    first_use: bool = False
+    rule: str = ""
+
+
 class Rule(Struct, frozen=True, kw_only=True):
     """What some callers may see and use: any of `who`. Within a rule, `hide` goes before `deny`, and `deny` before
-    `allow`."""
+    `allow`.
+
+    A rule with `approve` decides nothing about access: it says who approves calls of its `tools`.
+    """
 
     who: tuple[Who, ...]
     allow: tuple[What, ...] = ()
     deny: tuple[What, ...] = ()
     hide: tuple[What, ...] = ()
+    tools: tuple[What, ...] = ()
+    approve: Approval | None = None
 
 
 class Item(Struct, frozen=True, kw_only=True, eq=False):

@@ -5,6 +5,9 @@ where there are no rules, and denied where there are some. What the rules depend
 it, and its scopes: callers that agree in both share one View. A View indexes the clauses of its rules by the literal
 parts of their patterns, so that a verdict takes few comparisons, and remembers the verdicts of the items it has seen.
 Lists, searches, calls, reads, completions and notifications all ask the View of their caller, and nothing else.
+
+Rules with `approve` are apart from these: the first one that matches both caller and tool says who approves a call that
+the other rules allow. They never allow anything themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
@@ -23,6 +27,7 @@ from pegboard.call_target import CalledTool, ItemKind
 from pegboard.rules.rule import (
     ITEM_KINDS,
     LOCATED_KINDS,
+    Approval,
     Effect,
     Item,
     Rule,
@@ -54,6 +59,7 @@ class Verdict(Struct, frozen=True):
     scopes: for `deny`, all scopes that the item needs, if the caller would be allowed with them.
     listed: whether lists show it: what is allowed, and what a caller can obtain the scopes for.
     named: whether the rule names the kind of the item, and not all kinds at once.
+    approval: for `allow`, who has to approve a call first; None if a call needs no approval.
     """
 
     effect: Effect
@@ -61,6 +67,7 @@ class Verdict(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     listed: bool = True
     named: bool = False
+    approval: Approval | None = None
 
 
 UNMATCHED: Final = "no rule matches"
@@ -131,13 +138,20 @@ class Rules:
 
     def __init__(self, rules: Iterable[Rule] = (), *, located: bool = False) -> None:
         self._rules = tuple(rules)
+        self._decides = any(rule.approve is None for rule in self._rules)
         self._clauses = tuple(_compile(self._rules, located))
+        self._approvals = tuple(_compile_approvals(self._rules, located))
         self._views: BoundedDict[tuple[object, ...], View] = BoundedDict(VIEWS_KEPT)
         self._by_principal: BoundedDict[int, tuple[Principal, View]] = BoundedDict(_PRINCIPALS_KEPT)
         self._items: dict[int, tuple[CalledTool, Item]] = {}
 
     def __len__(self) -> int:
         return len(self._rules)
+
+    @property
+    def approve(self) -> bool:
+        """Whether some calls need an approval."""
+        return bool(self._approvals)
 
     def verdict(self, principal: Principal, item: Item) -> Verdict:
         """What this caller may do with this item."""
@@ -149,7 +163,7 @@ class Rules:
         kinds = {item.kind for item, _ in known} | LOCATED_KINDS
         return [
             clause.verdict.rule
-            for clause in self._clauses
+            for clause in (*self._clauses, *self._approvals)
             if not clause.kinds.isdisjoint(kinds) and not any(clause.matches(*names) for names in known)
         ]
 
@@ -200,6 +214,7 @@ class View:
             self._needed.setdefault(rule, []).extend(frozenset(text.split()) for text in texts)
         self._holding = frozenset(rule for rule in self._needed if self._holds(rule, scopes))
         self._clauses = tuple(clause for clause in rules._clauses if clause.rule in self._needed)
+        self._approvals = tuple(clause for clause in rules._approvals if clause.rule in self._holding)
         self._index: dict[_Key, list[_Clause]] = {}
         for clause in self._clauses:
             self._index.setdefault(clause.key, []).append(clause)
@@ -236,8 +251,10 @@ class View:
         if decided.effect == "hide":
             return decided
         if decided.effect == "allow":
-            missing = self._kind != "local" and not item.scopes <= self._scopes
-            return self._deny(_OWN_SCOPES, item.scopes) if missing else decided
+            if self._kind != "local" and not item.scopes <= self._scopes:
+                return self._deny(_OWN_SCOPES, item.scopes)
+            approval = self._approval(item, canonical)
+            return decided if approval is None else replace(decided, approval=approval)
         if all(clause.rule in self._holding for clause in candidates):
             return decided
         matching = [clause for clause in candidates if clause.matches(item, canonical)]
@@ -265,8 +282,16 @@ class View:
             found.sort(key=_position)
         return found
 
+    def _approval(self, item: Item, canonical: str) -> Approval | None:
+        """Who approves a call of an item; None if it needs no approval."""
+        for clause in self._approvals:
+            if clause.matches(item, canonical):
+                approval = clause.verdict.approval
+                return None if approval is None or approval.by == "none" else approval
+        return None
+
     def _decide(self, item: Item, matching: Iterable[_Clause], holding: Container[int]) -> Verdict:
-        if not self._rules._rules:
+        if not self._rules._decides:
             return _ALLOWED
         for clause in matching:
             if clause.rule in holding:
@@ -291,7 +316,7 @@ class View:
         return min(found, key=lambda wanted: len(wanted - self._scopes), default=frozenset())
 
     def _may_see(self, toolbox: str, server: str) -> bool:
-        if not self._rules._rules:
+        if not self._rules._decides:
             return True
         for clause in self._clauses:
             if not _reaches(clause, toolbox, server):
@@ -321,6 +346,16 @@ def _compile(rules: Sequence[Rule], located: bool) -> Iterator[_Clause]:
                 verdict = Verdict(effect, text, listed=effect == "allow", named=bool(what.kind))
                 yield _Clause(position, number, verdict, *parts, _kinds(what), what)
                 position += 1
+
+
+def _compile_approvals(rules: Sequence[Rule], located: bool) -> Iterator[_Clause]:
+    for number, rule in enumerate(rules):
+        if rule.approve is None:
+            continue
+        for what in rule.tools:
+            label = f"rules[{number}]: approve {_describe(what)}"
+            verdict = Verdict("allow", label, approval=replace(rule.approve, rule=label))
+            yield _Clause(number, number, verdict, *_split(what, located), frozenset({"tool"}), what)
 
 
 def _split(what: What, located: bool) -> tuple[_Part, _Part, _Part, _Part]:

@@ -11,12 +11,15 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Final, Unpack
 
+from pegboard.approvals.approval_store import Approvals
 from pegboard.errors import SetupError
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.memory_line import MemoryLine
 from pegboard.server.mounting import mount
+from pegboard.server.pages.approval_pages import PATH as APPROVALS
+from pegboard.server.pages.approval_pages import ApprovalPages
 from pegboard.server.pages.sign_in import PATH as SIGN_IN
 from pegboard.server.pages.sign_in import SignIn
 from pegboard.server.serve import run, serve
@@ -39,12 +42,36 @@ _log = logging.getLogger("pegboard")
 class Hosted(ServedApp):
     """A board or a gateway, with the methods that serve it."""
 
+    approvals: Approvals
+    _url = ""
+
     @cached_property
     def sign_in(self) -> SignIn:
         """Who uses the pages of this server; its own pages are served once a page asks for it, before `start`."""
         sign_in = SignIn(str(self.info["name"]), self.auth)
         self.routes[SIGN_IN] = sign_in.accept
         return sign_in
+
+    def serve_approvals(self) -> None:
+        """Serve the pages where people approve calls: for rules that need them, before `start`."""
+        if APPROVALS not in self.routes:
+            self.routes[APPROVALS] = ApprovalPages(self.approvals, self.sign_in).accept
+            if self.auth is None:
+                # Made before workers are forked, so that all of them accept it.
+                self.sign_in.link_token()
+            self.listens_at(self._url)
+
+    def listens_at(self, url: str) -> None:
+        """It is served over HTTP at this URL: links to its pages begin with it, or with the public one."""
+        self._url = url
+        root = url.removesuffix("/mcp") if self.auth is None or not self.auth.public_url else self.auth.public_url
+        if APPROVALS in self.routes and url.startswith("http"):
+            self.approvals.url = root.rstrip("/") + APPROVALS
+
+    def approvals_link(self) -> str:
+        """The link for the operator; without authentication, it signs in the user who started the server."""
+        link = self.approvals.url
+        return link if not link or self.auth is not None else f"{link}?token={self.sign_in.link_token()}"
 
     async def start_sign_in(self, shared: SharedStore | None) -> None:
         """Share sign-ins with other processes, if there are pages."""

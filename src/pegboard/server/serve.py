@@ -196,6 +196,8 @@ def _tls(options: ServingOptions) -> ssl.SSLContext | None:
 def _on_ready(
     served: ServedApp, options: ServingOptions, url: str, on_ready: Callable[[str], None] | None
 ) -> Callable[[], None]:
+    served.listens_at(url)
+
     def ready() -> None:
         if on_ready is None:
             announce_lines([f"{served.info['name']}: serving HTTP at {url}"])

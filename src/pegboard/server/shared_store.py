@@ -45,6 +45,9 @@ class ServedApp(ABC):
     @abstractmethod
     def info(self) -> Mapping[str, Json]: ...
 
+    def listens_at(self, url: str) -> None:  # noqa: B027 — a server without pages has no use for it
+        """It is served over HTTP at this URL."""
+
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
         return True, {}

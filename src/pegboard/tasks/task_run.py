@@ -255,6 +255,11 @@ async def detach(call: Call) -> None:
         await call.channel.detach()
 
 
+def is_detached(call: Call) -> bool:
+    """Whether the call runs as a task, which its caller polls."""
+    return isinstance(call.channel, TaskRun) and call.channel.record is not None
+
+
 def _status_message(params: Mapping[str, Json]) -> str:
     message = params.get("message")
     if isinstance(message, str):

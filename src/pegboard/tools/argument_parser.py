@@ -41,12 +41,16 @@ UNREADABLE = "json_parse_error"
 
 
 class ParsedArguments(Struct, frozen=True):
-    """The arguments of one call, ready for `Tool.invoke`, with warnings and errors."""
+    """The arguments of one call, ready for `Tool.invoke`, with warnings and errors.
+
+    `repaired` is the JSON that was bound, if it is not what was sent.
+    """
 
     value: Any
     warnings: tuple[ParseWarning, ...] = ()
     errors: tuple[ParseError, ...] = ()
     view: View | None = None
+    repaired: Json = None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -127,7 +131,7 @@ class ArgumentParser:
 
     def _finish(self, value: Any, warnings: tuple[ParseWarning, ...], digits: ExactFloats | None) -> ParsedArguments:
         try:
-            return ParsedArguments(self._bind(value, digits), warnings, (), self.view)
+            return ParsedArguments(self._bind(value, digits), warnings, (), self.view, value)
         except BindingProblem as problem:
             return ParsedArguments(value, warnings, describe_problems(problem, value))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import re
 import sys
 import time
@@ -13,12 +12,8 @@ from contextlib import asynccontextmanager
 
 from pegboard.auth.api_keys import ApiKey, ApiKeys
 from pegboard.cli.output import note, show
-from pegboard.config.gateway_config import find_config
+from pegboard.cli.server_store import open_server_store, store_of
 from pegboard.errors import SetupError
-from pegboard.gateway.state_folder import store_path
-from pegboard.limits import Limits
-from pegboard.stores.memory import MemoryStore
-from pegboard.stores.store_url import open_store
 
 OK = 0
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -48,7 +43,7 @@ def main(argv: list[str]) -> int:
         store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
         store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
     chosen = parser.parse_args(argv)
-    address = chosen.store or _store_of(chosen.config)
+    address = chosen.store or store_of(chosen.config)
     match chosen.action:
         case "add":
             seconds = None if chosen.expires is None else _read_duration(chosen.expires)
@@ -57,12 +52,6 @@ def main(argv: list[str]) -> int:
             return asyncio.run(_list(address))
         case _:
             return asyncio.run(_revoke(address, chosen.name))
-
-
-def _store_of(config: str | None) -> str:
-    """The store that a server of this configuration uses unless it is given another one."""
-    given = os.environ.get("PEGBOARD_STORE")
-    return given if given and config is None else f"sqlite:{store_path(config or str(find_config(os.environ)))}"
 
 
 def _read_duration(text: str) -> float:
@@ -74,14 +63,8 @@ def _read_duration(text: str) -> float:
 
 @asynccontextmanager
 async def _open(address: str) -> AsyncIterator[ApiKeys]:
-    store = open_store(address, Limits())
-    if isinstance(store, MemoryStore):
-        raise SetupError("keys are kept in a store that outlives this command: use --store sqlite:PATH or redis://HOST")
-    await store.start()
-    try:
+    async with open_server_store(address, "keys") as store:
         yield ApiKeys(store.records)
-    finally:
-        await store.close()
 
 
 async def _add(address: str, name: str, scopes: Sequence[str], roles: Sequence[str], seconds: float | None) -> int:

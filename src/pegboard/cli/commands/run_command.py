@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
-from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
+from pegboard.cli.console_flags import add_console, add_console_flags, announce_approvals, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.console.board_subject import BoardSubject
 from pegboard.loading import load_board
@@ -44,7 +44,11 @@ def main(argv: list[str]) -> int:
     pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
     console = add_console(board, lambda: BoardSubject(board), chosen, options)
-    run(board, options, lambda url: announce(board, url, began, announce_console(console, chosen, url)), pipes)
+
+    def ready(url: str) -> None:
+        announce(board, url, began, [*announce_console(console, chosen, url), *announce_approvals(board)])
+
+    run(board, options, ready, pipes)
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pegboard import __version__
 from pegboard.cli.commands.run_command import command
-from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
+from pegboard.cli.console_flags import add_console, add_console_flags, announce_approvals, announce_console
 from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.status_table import render_servers, render_status
 from pegboard.config.gateway_config import find_config
@@ -49,15 +49,18 @@ def main(argv: list[str]) -> int:
     path = chosen.config or str(find_config(os.environ))
     gateway = Gateway(path, mode=chosen.mode, watch=chosen.watch)
     if not options["store"]:
-        # A client over stdio is one connection, and none of its state outlives it.
+        # A client over stdio is one connection, and none of its state outlives it, except what a person has to approve.
+        alone = not any(rule.approve for rule in gateway.config.rules)
         stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
-        options["store"] = "memory" if stdio else f"sqlite:{store_path(path)}"
+        options["store"] = "memory" if stdio and alone else f"sqlite:{store_path(path)}"
 
     console = add_console(gateway, lambda: GatewaySubject(gateway), chosen, options)
 
     def on_ready(url: str) -> None:
         _reload_on_hangup(gateway)
-        Announcement(gateway, url, began, first=announce_console(console, chosen, url)).start()
+        Announcement(
+            gateway, url, began, first=[*announce_console(console, chosen, url), *announce_approvals(gateway)]
+        ).start()
 
     run(gateway, options, on_ready)
     return 0

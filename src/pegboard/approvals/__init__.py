@@ -1,0 +1,1 @@
+"""Approvals: calls that a person has to approve before they run."""

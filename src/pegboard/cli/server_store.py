@@ -1,0 +1,36 @@
+"""The store of a server, for verbs that read or change what the server keeps in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pegboard.config.gateway_config import find_config
+from pegboard.errors import SetupError
+from pegboard.gateway.state_folder import store_path
+from pegboard.limits import Limits
+from pegboard.stores.memory import MemoryStore
+from pegboard.stores.store import Store
+from pegboard.stores.store_url import open_store
+
+
+def store_of(config: str | None) -> str:
+    """The address of the store that a server of this configuration uses unless it is given another one."""
+    given = os.environ.get("PEGBOARD_STORE")
+    return given if given and config is None else f"sqlite:{store_path(config or str(find_config(os.environ)))}"
+
+
+@asynccontextmanager
+async def open_server_store(address: str, what: str) -> AsyncIterator[Store]:
+    """Open the store at an address; `what` is kept there."""
+    store = open_store(address, Limits())
+    if isinstance(store, MemoryStore):
+        raise SetupError(
+            f"{what} are kept in a store that outlives this command: use --store sqlite:PATH or redis://HOST"
+        )
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
