@@ -10,8 +10,8 @@ board = Board("operating")
 folder = Path(tempfile.gettempdir())
 metrics = Metrics()
 
-# Every call, including rejected ones, is on disk before its response is sent.
-audit = Audit(folder / "pegboard-audit.jsonl", arguments="full")
+# Every call, including rejected ones, is recorded before its response is sent.
+audit = Audit(folder / "pegboard-audit", names=["iban"])
 board.use(metrics, audit)
 
 # A forecast is valid for five minutes and the same for all callers.

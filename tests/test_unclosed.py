@@ -14,8 +14,9 @@ import pytest
 
 from pegboard import Board, Client, Gateway, ToolCallRequest, ToolExecutor
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
-from pegboard.middleware.observability.audit import Audit
+from pegboard.middleware import Audit
 from pegboard.stores.sqlite.sqlite_store import SqliteStore
+from tests.middleware.audit.audit_records import records_of
 from tests.waiting import until, wait_until
 
 
@@ -96,14 +97,14 @@ def test_the_threads_of_a_board_that_is_dropped_end(uncollected: None) -> None:
 def test_the_audit_file_of_a_board_that_is_dropped_is_closed(uncollected: None, tmp_path: Path) -> None:
     async def use() -> None:
         board = Used().board()
-        board.use(Audit(tmp_path / "audit.jsonl"))
+        board.use(Audit(tmp_path / "audit", sync="full"))
         await ToolExecutor(board).execute(ToolCallRequest(tool_name="work"))
 
     asyncio.run(use())
     [writer] = [thread for thread in threading.enumerate() if thread.name == "pegboard-audit"]
     gc.collect()
     wait_until(lambda: not writer.is_alive())
-    assert len((tmp_path / "audit.jsonl").read_text().splitlines()) == 1
+    assert len(records_of(tmp_path / "audit")) == 1
 
 
 def test_the_threads_of_a_store_that_is_dropped_end_and_a_warning_names_it(uncollected: None, tmp_path: Path) -> None:

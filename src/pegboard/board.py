@@ -40,6 +40,7 @@ from pegboard.hooks.lifecycle import Lifecycle, Startable
 from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.protocol.json_values import objects_in
 from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
@@ -474,6 +475,12 @@ class Board(GroupedRegistry, Hosted):
             for scope, target in targets:
                 self._attached.append(Attachment(hook, scope, target, order, next(self._numbers), kinds))
         self._tools_changed()
+
+    @property
+    def audit(self) -> AuditSink:
+        """Where decisions about this board are recorded: its first Audit middleware, if it has one."""
+        attached: Iterator[object] = (attachment.middleware for attachment in self._attached)
+        return next((middleware for middleware in attached if isinstance(middleware, AuditSink)), NO_AUDIT)
 
     def unuse(self, middleware: Middleware | Around) -> None:
         """Remove middleware wherever `use` added it; running calls keep it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -153,15 +153,17 @@ async def test_a_limit_lets_its_store_go_when_the_board_stops() -> None:
     assert store.closed == 1
 
 
-@pytest.mark.parametrize("name", ["audit.jsonl", "audit.db"])
-async def test_an_audit_lets_its_file_go_when_the_board_stops_and_opens_it_again(tmp_path: Path, name: str) -> None:
-    board, audit = make_board(), Audit(tmp_path / name)
+@pytest.mark.parametrize("sync", ["normal", "full"])
+async def test_an_audit_lets_its_file_go_when_the_board_stops_and_opens_it_again(
+    tmp_path: Path, sync: Literal["normal", "full"]
+) -> None:
+    board, audit = make_board(), Audit(tmp_path / "audit", sync=sync)
     board.use(audit)
     for _ in range(2):
         async with Client(board) as client:
             assert not (await client.call("one")).is_error
-            assert audit._journal._thread is not None
-        assert audit._journal._thread is None
+            assert audit._audit_log._writer.chain == "audit-1"
+        assert audit._audit_log._writer.chain == ""
     assert audit.unwritten == 0
 
 

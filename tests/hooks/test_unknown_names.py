@@ -47,7 +47,7 @@ async def call_unknown(board: Board) -> str:
 
 async def test_every_documented_middleware_keeps_the_answer_to_an_unknown_tool(tmp_path: Path) -> None:
     board, lifecycle, owners = searching(), load("lifecycle"), load("testing_middleware").Owners("ann")
-    audit = Audit(tmp_path / "audit.jsonl", arguments="full")
+    audit = Audit(tmp_path / "audit")
     board.use(Tracing(arguments=True), Metrics(), audit, RateLimit(100), ConcurrencyLimit(2), Logging(), Timing())
     board.use(
         TokenCount(), TokenBudget(100), Cache(300, tools=["serch"]), Retry(3, tools=["serch"], wait=0), Timeout(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pegboard import Board, Client, Context
 from pegboard.call import Call, Handler, InputRequired, Reply
 from pegboard.middleware import Audit, Cache, Logging, Retry, TokenBudget
 from tests.client_variants import fails_here
+from tests.middleware.audit.audit_records import records_of
 from tests.requirements.clients import connect
 
 ABLE: dict[str, Any] = {"elicitation": {"form": {}}}
@@ -90,15 +90,14 @@ async def test_what_a_user_said_is_not_kept_though_another_middleware_changed_th
 
 
 async def test_questions_are_recorded_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one, audit = Asked(), Audit(tmp_path / "audit.jsonl")
+    one, audit = Asked(), Audit(tmp_path / "audit")
     one.board.use(audit, Logging())
     client = await connect(one.board, "modern", ABLE)
     with caplog.at_level(logging.INFO, "pegboard.calls"):
         asked = await client.result("tools/call", {"name": "confirm", "arguments": {}})
         await client.result("tools/call", again(asked))
     audit.close()
-    lines = (tmp_path / "audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["outcome"] for line in lines] == ["asked", "ok"]
+    assert [record["outcome"] for record in records_of(tmp_path / "audit")] == ["asked", "ok"]
     assert [getattr(record, "outcome", "") for record in caplog.records] == ["asked", "ok"]
 
 

@@ -102,43 +102,38 @@ def test_something_else_in_place_of_a_store_file_is_refused(tmp_path: Path) -> N
     refused(tmp_path / "folder.db", "not a regular file", lambda: prepare(tmp_path / "folder.db"))
 
 
-# -- the audit file -----------------------------------------------------------------------------------------------------
-
-AUDIT_FILES = pytest.mark.parametrize("name", ["audit.jsonl", "audit.db"])
+# -- the audit log ------------------------------------------------------------------------------------------------------
 
 
-@AUDIT_FILES
-def test_an_audit_file_of_another_user_is_refused(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    file.touch(0o600)
-    file = of_a_stranger(file, "/etc/passwd")
-    refused(file, "another user", lambda: Audit(file))
+def test_an_audit_log_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    folder = of_a_stranger(folder, "/etc")
+    refused(folder, "another user", lambda: Audit(folder))
 
 
-@AUDIT_FILES
 @pytest.mark.parametrize("there", [True, False], ids=["linked", "dangling"])
-def test_a_symbolic_link_in_place_of_an_audit_file_is_not_followed(tmp_path: Path, name: str, there: bool) -> None:
-    target, link = tmp_path / "elsewhere", tmp_path / name
+def test_a_symbolic_link_in_place_of_an_audit_log_is_not_followed(tmp_path: Path, there: bool) -> None:
+    target, link = tmp_path / "elsewhere", tmp_path / "audit"
     if there:
-        target.touch()
+        target.mkdir()
     link.symlink_to(target)
     refused(link, "symbolic link", lambda: Audit(link))
-    assert target.exists() == there
+    assert not there or not list(target.iterdir())
 
 
-def test_an_audit_file_where_every_user_can_replace_it_is_refused(tmp_path: Path) -> None:
+def test_an_audit_log_where_every_user_can_replace_files_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    refused(folder, "chmod o-w", lambda: Audit(folder / "audit.jsonl"))
+    refused(folder, "chmod o-w", lambda: Audit(folder))
+    refused(folder, "chmod o-w", lambda: Audit(folder / "audit"))
 
 
-@pytest.mark.parametrize("planted", ["audit.jsonl", "audit.db", "audit.db-wal"])
-async def test_a_link_that_takes_the_place_of_an_audit_file_before_it_is_opened_is_not_followed(
-    tmp_path: Path, planted: str
-) -> None:
-    audit = Audit(tmp_path / planted.removesuffix("-wal"))
+@pytest.mark.parametrize("planted", ["audit-1.head", "audit-1.000001.jsonl"])
+async def test_a_link_that_takes_the_place_of_an_audit_file_is_not_followed(tmp_path: Path, planted: str) -> None:
     (tmp_path / planted).symlink_to(tmp_path / "elsewhere")
+    audit = Audit(tmp_path)
     result = await run_alone(audit)
     audit.close()
     assert isinstance(result.exception, LimitReached)

@@ -322,7 +322,7 @@ fitting = TokenBudget(modes=ResponseModes(summary=500), estimate={"search": Esti
 tallies: Mapping[str, EstimateTally] = fitting.stats()
 board.use(fitting, Suggestions({"search": Suggestion(("Few were found.",), "order")}))
 board.use(HelperProcess(["search-engine"], health="tcp://127.0.0.1:9200", wait=1), tool="search")
-board.use(Audit(Path("audit.jsonl"), arguments="full"), category="orders", order=1)
+board.use(Audit(Path("audit"), arguments="hash", names=["iban"]), category="orders", order=1)
 
 
 class Elsewhere:

@@ -20,6 +20,7 @@ VERBS = {
     "approvals": "list calls that wait for an approval, and decide them",
     "login": "log in to a server of a configuration",
     "lock": "pin tool definitions; review and accept changes",
+    "audit": "check an audit log, and search it",
     "lint": "check rules; show what a caller may see and use",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",

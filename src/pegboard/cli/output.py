@@ -28,6 +28,11 @@ def show_json(value: object) -> None:
     print(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
+def show_json_line(line: bytes) -> None:
+    """Print a JSON text that has no line breaks."""
+    print(printable_json(line.decode("utf-8", "replace").rstrip("\n")))
+
+
 def note(line: str) -> None:
     """Print one line of information on stderr."""
     print(printable(line), file=sys.stderr, flush=True)

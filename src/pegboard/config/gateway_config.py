@@ -354,7 +354,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
     """Check and resolve keys that depend on each other."""
     servers_of = {name: tuple(toolbox.get("servers", {})) for name, toolbox in values.get("toolboxes", {}).items()}
     check_patterns(values.get("rules", ()), servers_of, notes)
-    check_middleware_entries(values, (), notes)
+    check_middleware_entries(values, (), notes, entries.path)
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:
         notes.warn(("toolboxes",), "is empty, so nothing is served")
@@ -366,7 +366,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
     for name, toolbox in toolboxes.items():
         place: KeyPath = ("toolboxes", name)
         toolbox["name"] = name
-        check_middleware_entries(toolbox, place, notes)
+        check_middleware_entries(toolbox, place, notes, entries.path)
         servers = toolbox.get("servers", {})
         written = as_object(as_object(tree["toolboxes"])[name]).get("mcpServers")
         if isinstance(written, dict) and not written:
@@ -376,7 +376,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
         _check_names(servers, "server", (*place, "mcpServers"), notes)
         for server in servers:
             inside = (*place, "mcpServers", server)
-            check_middleware_entries(servers[server], inside, notes)
+            check_middleware_entries(servers[server], inside, notes, entries.path)
             is_used = servers[server].get("enabled", True) and not servers[server].get("disabled", False)
             # An unused server may be incomplete, and one whose variables are missing is.
             problem = notes.problem_of(inside) if is_used else ""

@@ -6,7 +6,7 @@ import collections.abc
 import dataclasses
 import inspect
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
@@ -54,12 +54,23 @@ _SCALARS: Final[Mapping[Any, ValueType]] = {
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def check_middleware_entries(values: Mapping[str, Any], place: KeyPath, notes: ConfigReport) -> None:
-    """Check the middleware of a file, toolbox or server, and read the options of built-in ones in place."""
+def check_middleware_entries(
+    values: Mapping[str, Any], place: KeyPath, notes: ConfigReport, locate: Callable[[str], Path]
+) -> None:
+    """Check the middleware of a file, toolbox or server, and read the options of built-in ones in place.
+
+    `locate` resolves a path of the file.
+    """
     for position, found in enumerate(values.get("middleware", ())):
         use, where = found.get("use"), (*place, "middleware", position)
         if use in MIDDLEWARE:
-            found["options"] = read_options(getattr(middleware, use), found.get("options", {}), where, notes)
+            made_by = getattr(middleware, use)
+            options = read_options(made_by, found.get("options", {}), where, notes)
+            paths = {name for name, (hint, _) in _parameters_of(made_by)[0].items() if Path in get_args(hint)}
+            found["options"] = {
+                name: str(locate(value)) if name in paths and isinstance(value, str) else value
+                for name, value in options.items()
+            }
         elif use is not None:
             module, colon, name = use.partition(":")
             if not colon:

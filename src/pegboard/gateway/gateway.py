@@ -45,6 +45,7 @@ from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
+from pegboard.logs.audit_sink import AuditSink
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -179,6 +180,11 @@ class Gateway(Hosted):
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape, if the configuration lists Metrics."""
         return None if self._made.metrics is None else self._made.metrics.render()
+
+    @property
+    def audit(self) -> AuditSink:
+        """Where decisions about this gateway are recorded: the Audit middleware of its configuration, if it has one."""
+        return self._main.board.audit
 
     def end_session(self, caller: Caller) -> None:
         """A session has ended: the connections to servers that were only for it end too."""

@@ -6,7 +6,7 @@ from pegboard.lazy_names import lazy_names
 
 _HOMES = {
     "Around": "pegboard.call",
-    "Audit": "pegboard.middleware.observability.audit",
+    "Audit": "pegboard.middleware.audit.audit",
     "Budget": "pegboard.middleware.limits.token_budget",
     "Cache": "pegboard.middleware.cache",
     "Call": "pegboard.call",

@@ -11,6 +11,7 @@ from pegboard.call import TaskStarted as TaskStarted
 from pegboard.helper_process import HelperProcess as HelperProcess
 from pegboard.hooks.middleware import Middleware as Middleware
 from pegboard.middleware.answer import answer as answer
+from pegboard.middleware.audit.audit import Audit as Audit
 from pegboard.middleware.cache import Cache as Cache
 from pegboard.middleware.error_messages import ErrorMessage as ErrorMessage
 from pegboard.middleware.error_messages import ErrorMessages as ErrorMessages
@@ -26,7 +27,6 @@ from pegboard.middleware.limits.token_budget import Budget as Budget
 from pegboard.middleware.limits.token_budget import TokenBudget as TokenBudget
 from pegboard.middleware.limits.token_estimate import Estimate as Estimate
 from pegboard.middleware.limits.token_estimate import EstimateTally as EstimateTally
-from pegboard.middleware.observability.audit import Audit as Audit
 from pegboard.middleware.observability.call_log import Logging as Logging
 from pegboard.middleware.observability.history import History as History
 from pegboard.middleware.observability.masking import mask as mask

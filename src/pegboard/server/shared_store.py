@@ -12,6 +12,7 @@ from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
 from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.server.http_types import Route
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
@@ -51,6 +52,11 @@ class ServedApp(ABC):
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""
         return True, {}
+
+    @property
+    def audit(self) -> AuditSink:
+        """Where decisions about it are recorded, such as changes in the console: its Audit middleware, if it has one."""
+        return NO_AUDIT
 
     def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
         """The session of a legacy client has ended in this process."""

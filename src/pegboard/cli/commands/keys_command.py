@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from pegboard.auth.api_keys import ApiKey, ApiKeys
+from pegboard.auth.local_user import local_user
+from pegboard.cli.audited import Audited, audit_of
 from pegboard.cli.output import note, show
 from pegboard.cli.server_store import open_server_store, store_of
-from pegboard.errors import SetupError
+from pegboard.cli.time_argument import read_duration
 
 OK = 0
-_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
 
 
 def main(argv: list[str]) -> int:
@@ -44,21 +43,15 @@ def main(argv: list[str]) -> int:
         store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
     chosen = parser.parse_args(argv)
     address = chosen.store or store_of(chosen.config)
+    audit = audit_of(chosen.config, chosen.store)
     match chosen.action:
         case "add":
-            seconds = None if chosen.expires is None else _read_duration(chosen.expires)
-            return asyncio.run(_add(address, chosen.name, chosen.scope, chosen.role, seconds))
+            seconds = None if chosen.expires is None else read_duration("--expires", chosen.expires)
+            return asyncio.run(_add(address, audit, chosen.name, chosen.scope, chosen.role, seconds))
         case "list":
             return asyncio.run(_list(address))
         case _:
-            return asyncio.run(_revoke(address, chosen.name))
-
-
-def _read_duration(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise SetupError(f"--expires {text!r} is not a time; write it like 12h, 30d or 8w")
-    return int(found[1]) * _UNITS[found[2]]
+            return asyncio.run(_revoke(address, audit, chosen.name))
 
 
 @asynccontextmanager
@@ -67,8 +60,12 @@ async def _open(address: str) -> AsyncIterator[ApiKeys]:
         yield ApiKeys(store.records)
 
 
-async def _add(address: str, name: str, scopes: Sequence[str], roles: Sequence[str], seconds: float | None) -> int:
-    async with _open(address) as keys:
+async def _add(
+    address: str, audited: Audited, name: str, scopes: Sequence[str], roles: Sequence[str], seconds: float | None
+) -> int:
+    async with audited as audit, _open(address) as keys:
+        details = {"scopes": list(scopes), "roles": list(roles), "seconds": seconds}
+        await audit.record("keys.add", principal=local_user().id, name=name, transport="cli", details=details)
         key = await keys.add(name, scopes, roles, None if seconds is None else time.time() + seconds)
     if sys.stdout.isatty():
         note(f"The key {name}; store it now, it cannot be shown again:")
@@ -99,8 +96,9 @@ def _day(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(seconds))
 
 
-async def _revoke(address: str, name: str) -> int:
-    async with _open(address) as keys:
+async def _revoke(address: str, audited: Audited, name: str) -> int:
+    async with audited as audit, _open(address) as keys:
+        await audit.record("keys.revoke", principal=local_user().id, name=name, transport="cli")
         await keys.revoke(name)
     note(f"{name}: revoked")
     return OK

@@ -8,11 +8,13 @@ import contextlib
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from pegboard.auth.local_user import local_user
+from pegboard.cli.audited import audit_of
 from pegboard.cli.output import note, show, show_json
 from pegboard.config.gateway_config import GatewayConfig, read_config
 from pegboard.config.mistakes import redact
@@ -67,6 +69,7 @@ def main(argv: list[str]) -> int:
     if changing:
         lock = accept(before or Lock(), found, unknown, chosen.accept or ())
         if before is None or lock != before:
+            asyncio.run(_record(config, chosen.accept))
             write_lock(lock, config.lock_path)
         note(f"{_count(len(lock.pins))} pinned in {_short_path(config.lock_path)}")
     elif report:
@@ -77,9 +80,21 @@ def main(argv: list[str]) -> int:
     return CANNOT_CONNECT if unreached else OK
 
 
+async def _record(config: GatewayConfig, names: Sequence[str] | None) -> None:
+    async with audit_of(config) as audit:
+        details = {"names": list(names or ["*"]), "lock": config.lock_path}
+        await audit.record(
+            "lock.create" if names is None else "lock.accept",
+            principal=local_user().id,
+            name=config.name,
+            transport="cli",
+            details=details,
+        )
+
+
 async def catalogs(config: GatewayConfig) -> tuple[Mapping[Server, ServerCatalog], Mapping[Server, str]]:
     """The definitions of each server of a configuration, and the errors of those that could not be reached."""
-    gateway = Gateway(replace(config, lock="off"))
+    gateway = Gateway(replace(config, lock="off", middleware=()))
     found: dict[Server, ServerCatalog] = {}
     unreached: dict[Server, str] = {}
     try:

@@ -34,10 +34,15 @@ _INSIDE = re.compile(
 _HINT = re.compile(r"(?i)bearer|://|eyJ|sk-|gh[pousr]_|hub_pat|xox|AKIA|glpat-|pass|secret|token|api[_-]?key|authori")
 
 
+def words_of(key: str) -> tuple[str, ...]:
+    """The words of a key in lower case: `apiKey`, `api_key` and `X-API-Key` have the words api and key."""
+    return tuple(word.lower() for word in _WORDS.findall(key[:200]))
+
+
 @lru_cache(maxsize=1024)
 def is_secret(key: str) -> bool:
     """Whether the value of this key has to be masked."""
-    words = [word.lower() for word in _WORDS.findall(key[:200])]
+    words = words_of(key)
     return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairwise(words))
 
 

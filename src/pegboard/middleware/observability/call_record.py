@@ -1,0 +1,173 @@
+"""The record of a call or a decision, as the audit log writes it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from pegboard.call import NOTED, Call, Json
+from pegboard.middleware.call_keys import client_of
+from pegboard.middleware.observability.call_masking import CallMasking
+
+Arguments: TypeAlias = Literal["masked", "hash", "none"]
+"""What a record says about arguments."""
+
+MAX_VALUE: Final = 16_384
+"""The size in bytes above which only the beginning of masked arguments is recorded."""
+
+_TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_encode: Final = msgspec.json.Encoder(enc_hook=str).encode
+_encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class CallRecord(Struct, omit_defaults=True, kw_only=True):
+    """One call or decision; fields that are empty are not written.
+
+    at: when it ended.
+    action: the method of a call, such as `tools/call`, or what was decided, such as `keys.add`.
+    name: the tool, prompt or URI, or what a decision is about.
+    toolbox, server: the server behind a gateway that it belongs to.
+    principal: who called or decided; `client` is what the client says about itself.
+    session: a digest of the session's id, which a reader cannot take over.
+    transport, address: where it came from.
+    request: the id of the request.
+    outcome: `ok`, `failed`, `refused`, `cancelled`, `asked`, `task`, or `resumed` after an outage of the audit log.
+    error: the kind of failure, never its text.
+    rule, approval, credential: the rule that decided, the approval and the downstream credential that were used.
+    trace: the id of the trace.
+    arguments: masked; `arguments_sha256` is the digest of the arguments as sent, with their names sorted.
+    details: further facts.
+    """
+
+    at: str
+    action: str
+    name: str = ""
+    toolbox: str = ""
+    server: str = ""
+    principal: str = ""
+    client: str = ""
+    session: str = ""
+    transport: str = ""
+    address: str = ""
+    request: str = ""
+    outcome: str
+    error: str = ""
+    elapsed_ms: float | None = None
+    rule: str = ""
+    approval: Json = None
+    credential: Json = None
+    trace: str = ""
+    arguments: Raw | UnsetType = UNSET
+    arguments_sha256: str = ""
+    details: Raw | UnsetType = UNSET
+
+
+def timestamp(seconds: float) -> str:
+    """A time as text, in UTC with milliseconds."""
+    return f"{_second(int(seconds))}.{int(seconds % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+@lru_cache(maxsize=1024)
+def _session_digest(session: str) -> str:
+    return hashlib.sha256(session.encode()).hexdigest()[:16]
+
+
+def record_call(
+    call: Call, outcome: str, error: str, elapsed_ms: float, at: float, masking: CallMasking, arguments: Arguments
+) -> CallRecord:
+    """The record of a call that has ended."""
+    caller, tool = call.caller, call.tool
+    record = CallRecord(
+        at=timestamp(at),
+        action=call.method,
+        name=call.name[:512],
+        toolbox=tool.toolbox,
+        server=tool.server,
+        principal=caller.principal.id,
+        client=client_of(call),
+        session=_session_digest(caller.session) if caller.session else "",
+        transport=caller.transport,
+        request="" if call.id is None else str(call.id)[:128],
+        outcome=outcome,
+        error=error,
+        elapsed_ms=int(elapsed_ms * 1000) / 1000,
+        rule=call.rule,
+        trace=_trace_of(call),
+    )
+    if arguments == "masked":
+        sent = msgspec.json.decode(call.raw) if call._sent is UNSET else call._sent
+        record.arguments = _bounded(masking.of(tool).arguments(sent)[0])
+    elif arguments == "hash":
+        record.arguments_sha256 = hashlib.sha256(_encode_sorted(call.sent)).hexdigest()
+    noted = None if call._state is None else call._state.get(NOTED)
+    if noted is not None:
+        _add_facts(record, noted, masking)
+    return record
+
+
+class _Meta(Struct, gc=False):
+    traceparent: str = ""
+
+
+class _Params(Struct, gc=False):
+    meta: _Meta = msgspec.field(name="_meta", default_factory=_Meta)
+
+
+_decode_params: Final = msgspec.json.Decoder(_Params).decode
+
+
+def _trace_of(call: Call) -> str:
+    """The id of the trace that a call belongs to, as its span or its sender names it."""
+    parent: Json = ""
+    if call.trace is not None:
+        parent = call.trace.get("traceparent")
+    elif b"traceparent" in bytes(call.params):
+        try:
+            parent = _decode_params(call.params).meta.traceparent
+        except msgspec.MsgspecError:
+            return ""
+    found = _TRACE.match(parent) if isinstance(parent, str) else None
+    return found[1] if found is not None else ""
+
+
+def _add_facts(record: CallRecord, noted: Mapping[str, Json], masking: CallMasking) -> None:
+    details: dict[str, Json] = {}
+    for name, value in noted.items():
+        match name:
+            case "rule":
+                record.rule = str(value)
+            case "approval":
+                record.approval = masking.plain.arguments(value)[0]
+            case "credential":
+                record.credential = masking.plain.arguments(value)[0]
+            case "trace":
+                record.trace = str(value)
+            case _:
+                details[name] = value
+    if details:
+        record.details = mask_details(details, masking)
+
+
+def mask_details(details: Mapping[str, Json], masking: CallMasking) -> Raw:
+    """Further facts as JSON text, masked."""
+    return _bounded(masking.plain.arguments(details)[0])
+
+
+def _bounded(value: Json) -> Raw:
+    encoded = _encode(value)
+    if len(encoded) > MAX_VALUE:
+        shown = encoded[: MAX_VALUE // 2].decode("utf-8", "replace")
+        encoded = _encode({"shortened": f"{len(encoded):,} bytes; they begin with", "text": shown})
+    return Raw(encoded)
