@@ -13,9 +13,9 @@ from pegboard import Board, Gateway
 from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.console.gateway_subject import GatewaySubject
-from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
-from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.server.serve import make_endpoint
+from pegboard.server.serving_options import resolve_options
 
 
 class ServedConsole(Struct):
@@ -31,7 +31,7 @@ class ServedConsole(Struct):
 @asynccontextmanager
 async def serving_console(served: Board | Gateway, **options: Any) -> AsyncIterator[ServedConsole]:
     console = Console(GatewaySubject(served) if isinstance(served, Gateway) else BoardSubject(served), **options)
-    endpoint = HttpEndpoint(served.handler, served.info, limits=served.limits, guard=Guard(), routes=served.routes)
+    endpoint = make_endpoint(served, resolve_options({}, {}), None)
     await served.start()
     server = await listen(endpoint, served.limits)
     try:

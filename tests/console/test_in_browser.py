@@ -16,16 +16,18 @@ from msgspec.structs import replace
 
 from pegboard import Accepted, Board, Client, Context, Gateway
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
+from pegboard.config.rule_keys import read_rules
 from pegboard.gateway.lock.lock_file import Lock, accept, write_lock
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.protocol.revisions import MODERN
+from pegboard.rules.verdicts import Rules
 from tests.console.chrome import PACKAGES, Page, open_page, start_chromium
 from tests.console.served import ServedConsole, serving_console
 
 pytestmark = pytest.mark.browser
 
 HOSTILE = "<img src=x onerror='window.hacked=1'><script>window.hacked=2</script>"
-PAGES = ("live", "tools", "content", "tokens", "latency", "callers", "servers", "connect")
+PAGES = ("live", "tools", "content", "tokens", "latency", "servers", "people", "sessions", "connect")
 
 
 @dataclass
@@ -155,7 +157,7 @@ async def test_callers_are_listed_with_what_they_use(chromium: str) -> None:
         for name in ("agent one", "agent two"):
             async with Client(at.mcp, name=name) as client:
                 await client.call("add", {"a": 1, "b": "2"})
-        await page.click("nav a", "Callers")
+        await page.click("nav a", "People")
         await page.wait_for_text("agent two", "table")
         await page.click("button", "agent one")
         await page.wait_for("document.querySelectorAll('.calls tbody tr').length === 1")
@@ -196,6 +198,53 @@ async def test_a_changed_definition_is_reviewed_and_accepted(chromium: str, tmp_
             await page.click("button[aria-label='Accept office/desk/add']")
             await page.wait_for("!document.querySelector('.lock').innerText.includes('office/desk/add')")
             assert [tool["name"] for tool in await client.list_tools()] == ["office__desk__add"]
+
+
+async def test_a_single_tool_is_switched_off_and_on(chromium: str) -> None:
+    async with console(make_gateway(), chromium) as (page, at):
+        await page.click("nav a", "Servers")
+        await page.click(".server summary", "Tools: 4 of 4 on")
+        await page.click(".switches label", "book")
+        await page.wait_for_text("Tools: 3 of 4 on", ".server")
+        async with Client(at.mcp) as client:
+            assert "office__desk__book" not in {tool["name"] for tool in await client.list_tools()}
+        await page.click(".switches label", "book")
+        await page.wait_for_text("Tools: 4 of 4 on", ".server")
+
+
+async def test_sessions_show_clients_of_both_eras(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        await page.click("nav a", "Sessions")
+        await page.wait_for_text("No legacy client is connected")
+        await page.wait_for_text("No client listens to changes")
+        async with Client(at.mcp, name="old agent", version="2025-06-18") as old, Client(at.mcp, name="new") as new:
+            await old.call("add", {"a": 1, "b": 2})
+            await new.call("add", {"a": 1, "b": 2})
+            await page.wait_for_text("old agent", "main section:nth-of-type(2)")
+            await page.wait_for_text("2025-06-18", "main section:nth-of-type(2)")
+            await page.wait_for_text("new", "main section:nth-of-type(1)")
+
+
+async def test_view_as_shows_the_rule_that_hides_a_tool(chromium: str) -> None:
+    board = make_board()
+    board._replace_rules(Rules(read_rules([{"who": "ann", "allow": ["*"], "hide": ["book"]}])))
+    async with console(board, chromium) as (page, _):
+        await page.click("nav a", "People")
+        await page.wait_for_text("signed in as")
+        await page.fill("form.row input", "ann")
+        await page.click("form.row button")
+        await page.wait_for_text("rules[0]: hide book", "main")
+        assert await page.text("td.name") == "book"
+
+
+async def test_a_call_shows_what_the_model_of_each_agent_sees(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        async with Client(at.mcp, name="agent") as client:
+            await client.call("add", {"a": 1, "b": 2})
+        await page.click(".calls tbody tr", "agent")
+        await page.click("aside button", "agents pass everything on")
+        await page.wait_for_text("Claude Code", ".agents")
+        await page.wait_for_text("not seen", ".agents")
 
 
 async def test_everything_can_be_reached_by_keyboard(chromium: str) -> None:

@@ -30,9 +30,11 @@ from pegboard.auth.request_credentials import (
 from pegboard.auth.signatures import require_joserfc
 from pegboard.auth.trusted_proxy import SCHEME, TrustedProxy
 from pegboard.auth.www_authenticate import is_scope
+from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import SetupError
 
 LOCAL_PREFIX: Final = "local:"
+_SEEN: Final = 500
 
 
 class Auth:
@@ -78,6 +80,8 @@ class Auth:
         self._key_sets: list[IssuerKeys] = []
         self._api_keys: ApiKeys | None = None
         self.logins: Mapping[str, OpenIdLogin] = {}
+        # For people to look at: which principals there are, and what they may do.
+        self.seen: BoundedDict[str, Principal] = BoundedDict(_SEEN)
         self._started = False
         self._surroundings: tuple[KeyRecords | None, Connect] | None = None
         self._changed: list[Callable[[], None]] = []
@@ -273,7 +277,8 @@ class Auth:
     def _accept_own(self, found: object) -> VerifiedIdentity:
         if not isinstance(found, Principal) or not found:
             raise invalid_token("The token is not accepted here")
-        return VerifiedIdentity(replace(found, scopes=self._with_implied(found.scopes)))
+        principal = self.seen[found.id] = replace(found, scopes=self._with_implied(found.scopes))
+        return VerifiedIdentity(principal)
 
     def _complete(self, identity: VerifiedIdentity, prefix: str) -> VerifiedIdentity:
         """Reject an id that another source uses, and add the scopes that broader ones include."""
@@ -282,9 +287,10 @@ class Auth:
         if owner != prefix:
             raise invalid_token("The token names a principal of another issuer")
         scopes = self._with_implied(principal.scopes)
-        return (
-            identity if scopes is principal.scopes else replace(identity, principal=replace(principal, scopes=scopes))
-        )
+        if scopes is not principal.scopes:
+            principal = replace(principal, scopes=scopes)
+        self.seen[principal.id] = principal
+        return replace(identity, principal=principal)
 
     def _with_implied(self, scopes: frozenset[str]) -> frozenset[str]:
         """ "Servers MUST account for scope hierarchies" (Step-Up Authorization Flow)"""

@@ -36,6 +36,11 @@ class CircuitBreaker:
     def is_open(self) -> bool:
         return self.failures >= self._limit
 
+    @property
+    def retry_seconds(self) -> float:
+        """How long it still rejects requests."""
+        return max(0.0, self._until - self._clock()) if self.is_open else 0.0
+
     def enter(self) -> None:
         """Let a request through; raises Unreachable while the breaker is open."""
         if self.failures < self._limit:

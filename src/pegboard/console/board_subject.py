@@ -45,6 +45,12 @@ class BoardSubject:
     async def change_server(self, toolbox: str, server: str, action: str) -> None:
         raise InvalidParams("A board has no servers")
 
+    def server_tools(self, toolbox: str, server: str) -> list[Json]:
+        return []
+
+    async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
+        raise InvalidParams("A board has no servers")
+
     async def lock(self) -> Json:
         return None
 

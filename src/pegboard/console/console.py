@@ -16,6 +16,8 @@ import msgspec
 from pegboard.call import Json
 from pegboard.console.console_access import RIGHTS, SECURITY_HEADERS, ConsoleAccess, Right, refuse
 from pegboard.console.console_calls import ConsoleCalls
+from pegboard.console.console_people import list_principals, view_as
+from pegboard.console.console_sessions import describe_sessions
 from pegboard.console.console_subject import ConsoleSubject
 from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, Refusal, SetupError
@@ -55,11 +57,16 @@ class Console:
             "calls": lambda visitor, query: [kept.summary() for kept in subject.history],
             "search": lambda visitor, query: self._subject.search(query.get("q", "")[:200]),
             "lock": lambda visitor, query: self._subject.lock(),
+            "sessions": lambda visitor, query: describe_sessions(subject.served),
+            "people": lambda visitor, query: list_principals(subject.served.auth),
+            "view": lambda visitor, query: view_as(subject, self._access, query),
+            "server": lambda visitor, query: subject.server_tools(query.get("toolbox", ""), query.get("server", "")),
         }
         self._changes: Mapping[str, tuple[Right, Change]] = {
             "call": ("read", self._call),
             "answer": ("read", self._answer),
             "server": ("operate", self._change_server),
+            "tool": ("operate", self._switch_tool),
             "accept": ("administer", self._accept),
         }
 
@@ -178,6 +185,11 @@ class Console:
         toolbox, server, action = (str(request.get(key, "")) for key in ("toolbox", "server", "action"))
         await self._subject.change_server(toolbox, server, action)
         return _json(self._subject.overview())
+
+    async def _switch_tool(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
+        toolbox, server, tool = (str(request.get(key, "")) for key in ("toolbox", "server", "tool"))
+        await self._subject.switch_tool(toolbox, server, tool, on=request.get("on") is True)
+        return _json(self._subject.server_tools(toolbox, server))
 
     async def _accept(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
         names = request.get("names")

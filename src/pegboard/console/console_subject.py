@@ -37,6 +37,12 @@ class ConsoleSubject(Protocol):
     async def change_server(self, toolbox: str, server: str, action: str) -> None:
         """Start, stop or restart a server."""
 
+    def server_tools(self, toolbox: str, server: str) -> list[Json]:
+        """The names of the tools of a server, and whether they are switched on."""
+
+    async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
+        """Serve a tool of a server, or stop serving it."""
+
     async def lock(self) -> Json:
         """How the definitions of the servers differ from the accepted ones; null without a lock file."""
 

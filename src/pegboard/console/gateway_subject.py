@@ -96,6 +96,18 @@ class GatewaySubject:
             case _:
                 raise InvalidParams(f"Unknown action {action[:40]!r}; use start, stop or restart")
 
+    def server_tools(self, toolbox: str, server: str) -> list[Json]:
+        for found in self.served.downstreams:
+            if (found.toolbox, found.name) == (toolbox, server) and found.catalog is not None:
+                switched = found.config.tools
+                names = [str(tool.get("name")) for tool in found.catalog.tools]
+                return [{"name": name, "on": name not in switched or switched[name].enabled} for name in names]
+        return []
+
+    async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
+        self._changes += 1
+        await self.served.enable_tool(toolbox, server, tool, on=on)
+
     async def lock(self) -> Json:
         report = await self.served.compare_with_lock()
         return None if report is None else report.as_json()
@@ -107,6 +119,7 @@ class GatewaySubject:
 def _server(server: Downstream) -> dict[str, Json]:
     config = server.config
     catalog = server.catalog
+    breaker = server.breaker
     return {
         "name": server.name,
         "state": server.state,
@@ -117,5 +130,9 @@ def _server(server: Downstream) -> dict[str, Json]:
         "tools": 0 if catalog is None else len(catalog.tools),
         "spawns": server.spawns,
         "in_flight": server.in_flight,
+        "login": "" if config.auth is None else config.auth.kind,
+        "failures": 0 if breaker is None else breaker.failures,
+        "retry": 0 if breaker is None or not breaker.is_open else max(1, round(breaker.retry_seconds)),
+        "off": sum(not override.enabled for override in config.tools.values()),
         "output": mask_text(server.output),
     }

@@ -22,7 +22,15 @@ from pegboard.call import Around, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
-from pegboard.config.gateway_config import MAIN, GatewayConfig, Mode, ServerConfig, ToolboxConfig, read_config
+from pegboard.config.gateway_config import (
+    MAIN,
+    GatewayConfig,
+    Mode,
+    ServerConfig,
+    ToolboxConfig,
+    ToolOverride,
+    read_config,
+)
 from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.mistakes import redact
 from pegboard.errors import InvalidParams, SetupError
@@ -343,9 +351,21 @@ class Gateway(Hosted):
 
     async def enable_server(self, toolbox: str, server: str, *, on: bool) -> None:
         """Connect to a server, or stop it, until the configuration file changes or the gateway restarts."""
-        config = replace(self._server_config(toolbox, server), enabled=on)
+        await self._set_server(toolbox, replace(self._server_config(toolbox, server), enabled=on))
+
+    async def enable_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
+        """Serve a tool, or stop serving it, until the configuration file changes or the gateway restarts.
+
+        toolbox, server, tool: where it is, by the names in the configuration and at its own server.
+        on: whether it is served.
+        """
+        config = self._server_config(toolbox, server)
+        override = replace(config.tools.get(tool, ToolOverride()), enabled=on)
+        await self._set_server(toolbox, replace(config, tools={**config.tools, tool: override}))
+
+    async def _set_server(self, toolbox: str, config: ServerConfig) -> None:
         box = self.config.toolboxes[toolbox]
-        box = replace(box, servers={**box.servers, server: config})
+        box = replace(box, servers={**box.servers, config.name: config})
         self.config = replace(self.config, toolboxes={**self.config.toolboxes, toolbox: box})
         await self._replace_servers(frozenset())
 

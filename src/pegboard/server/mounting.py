@@ -159,6 +159,7 @@ def mount(
             parts=served.readiness,
             on_session_end=served.end_session,
         )
+        served.endpoints_served.add(endpoint)
         if served.auth is None:
             return endpoint
         check_keys(served.auth, shared, 'asgi(store="sqlite:PATH")')

@@ -321,7 +321,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
 
     def make(name: str, handler: Handler) -> HttpEndpoint:
         path = f"/toolboxes/{name}/mcp"
-        return HttpEndpoint(
+        endpoint = HttpEndpoint(
             handler,
             served.info,
             limits=served.limits,
@@ -333,7 +333,10 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
             shared=None if shared is None else namespaced(shared, path),
             on_session_end=served.end_session,
         )
+        served.endpoints_served.add(endpoint)
+        return endpoint
 
+    served.endpoints_served.add(main)
     endpoint: ProtectedEndpoint = main
     if served.places is not None:
         endpoint = EndpointRouter(main, served.places, make, prefix)

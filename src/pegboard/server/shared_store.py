@@ -7,6 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
+from weakref import WeakSet
 
 from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
@@ -14,6 +15,7 @@ from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.server.http_types import Route
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store_url import open_store
@@ -48,6 +50,11 @@ class ServedApp(ABC):
 
     def listens_at(self, url: str) -> None:  # noqa: B027 — a server without pages has no use for it
         """It is served over HTTP at this URL."""
+
+    @cached_property
+    def endpoints_served(self) -> WeakSet[HttpEndpoint]:
+        """The HTTP endpoints that serve it now, for people to look at its sessions."""
+        return WeakSet()
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether the servers that it requires are up, and the state of each of its servers."""

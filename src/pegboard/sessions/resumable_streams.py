@@ -16,7 +16,9 @@ import asyncio
 import logging
 import re
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -33,6 +35,8 @@ from pegboard.stores.store import LogEntry, LogName, LogPage, Logs, wait_for_hin
 _log = logging.getLogger("pegboard.sessions")
 
 _PAGE: Final = 100
+_LATEST: Final = 8
+"""How many streams of a session are remembered for people to look at."""
 _POLL_SECONDS: Final = 5.0
 _WRITER_POLL_SECONDS: Final = 0.5
 _EVENT_ID: Final = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
@@ -91,6 +95,11 @@ class SessionStream:
         self._unsure = False
         self.id = stream
 
+    @property
+    def last_event(self) -> str:
+        """The id of the last event that was written; empty before the first."""
+        return event_id(self.id, self._last) if self._last else ""
+
     async def append(self, data: bytes, *, keep: bool = False, end: bool = False) -> int:
         """Append the next event; returns its number, or 0 if the log has ended."""
         looked, self._unsure = self._unsure, True
@@ -122,6 +131,21 @@ class SessionStream:
         await self._logs.release(self._log, seq)
 
 
+class StreamTally(Struct):
+    """What happened to the streams of a session in this process.
+
+    opened: streams that its calls began.
+    resumed: how often a client continued one after a lost connection.
+    refused: how often that was not possible, because the events were no longer kept.
+    lost: events that were trimmed before a client had read them.
+    """
+
+    opened: int = 0
+    resumed: int = 0
+    refused: int = 0
+    lost: int = 0
+
+
 class SessionStreams(Struct, eq=False):
     """The streams of one session that this process sends; with shared logs, as one process of a cluster."""
 
@@ -129,6 +153,12 @@ class SessionStreams(Struct, eq=False):
     session: str
     cluster: Cluster | None = None
     _holders: dict[str, StreamConnection] = {}
+    tally: StreamTally = msgspec.field(default_factory=StreamTally)
+    latest: deque[SessionStream] = msgspec.field(default_factory=partial(deque, maxlen=_LATEST))
+
+    def is_connected(self, stream: str) -> bool:
+        """Whether a stream is sent on a connection here."""
+        return stream in self._holders
 
     @property
     def held(self) -> bool:
@@ -142,6 +172,8 @@ class SessionStreams(Struct, eq=False):
         if not await self.logs.open((self.session, stream.id), about):
             return None
         self._holders[stream.id] = holder
+        self.latest.append(stream)
+        self.tally.opened += 1
         return stream
 
     async def hand_off(self, stream: str, retry_ms: int) -> None:
@@ -178,6 +210,7 @@ class SessionStreams(Struct, eq=False):
         page = None if cursor is None else await self.logs.read((self.session, cursor.stream), cursor.after, 1)
         if page is not None and cursor is not None and cursor.after <= page.last:
             return True
+        self.tally.refused += 1
         _log.info("a client resumed after event %r, which is unknown or no longer kept", last[:80])
         return False
 
@@ -200,8 +233,9 @@ class SessionStreams(Struct, eq=False):
                 return
             self.detach_connection(cursor.stream, None)
             self._holders[cursor.stream] = holder
+            self.tally.resumed += 1
             while page is not None:
-                after = await _send(page, cursor.stream, after, write)
+                after = await _send(page, cursor.stream, after, write, self.tally)
                 if page.ended and not page.more:
                     return
                 if not page.more and not await self._end_for_dead_writer(log, page):
@@ -242,16 +276,18 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_about = msgspec.msgpack.Decoder(_About).decode
 
 
-async def _send(page: LogPage, stream: str, after: int, write: Write) -> int:
+async def _send(page: LogPage, stream: str, after: int, write: Write, tally: StreamTally) -> int:
     """Write the entries of a page, and report gaps between them; returns the new position."""
     for entry in page.entries:
         if entry.seq > after + 1:
+            tally.lost += entry.seq - after - 1
             await write(_lost(stream, after, entry.seq - 1), event_id(stream, entry.seq - 1))
         after = entry.seq
         if entry.data:
             name = event_id(stream, after)
             await write(sse.event(entry.data, name), name)
     if not page.more and page.last > after:
+        tally.lost += page.last - after
         await write(_lost(stream, after, page.last), event_id(stream, page.last))
         after = page.last
     return after

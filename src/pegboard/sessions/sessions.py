@@ -15,7 +15,7 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from heapq import nsmallest
 from typing import Any, Final
 
@@ -61,6 +61,14 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Session]:
+        """The sessions of this process."""
+        return iter(tuple(self._open.values()))
+
+    def idle_seconds(self, session: Session) -> float:
+        """How long ago its client sent something."""
+        return self._clock() - session.touched
 
     def share(self, shared: SharedStore, wall: Callable[[], float] = time.time) -> None:
         """Keep sessions in a store from now on, for all processes; `wall` is the common clock."""

@@ -2,12 +2,13 @@
 import { h, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { callPanel } from "./call.js";
-import { callersPage } from "./callers.js";
 import { connectPage } from "./connect.js";
 import { contentPage } from "./content.js";
 import { latencyPage } from "./latency.js";
 import { livePage } from "./live.js";
+import { peoplePage } from "./people.js";
 import { serversPage } from "./servers.js";
+import { sessionsPage } from "./sessions.js";
 import { changed, count, follow, get, kindOf, matching, milliseconds, onChange, quantile, recent, select, state } from "./store.js";
 import { tokensPage } from "./tokens.js";
 import { toolsPage } from "./tools.js";
@@ -18,8 +19,9 @@ const PAGES = [
   ["content", "Content", contentPage],
   ["tokens", "Tokens", tokensPage],
   ["latency", "Latency", latencyPage],
-  ["callers", "Callers", callersPage],
   ["servers", "Servers", serversPage],
+  ["people", "People", peoplePage],
+  ["sessions", "Sessions", sessionsPage],
   ["connect", "Connect", connectPage],
 ];
 

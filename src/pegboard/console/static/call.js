@@ -3,6 +3,7 @@ import { h } from "./dom.js";
 import { icon } from "./icons.js";
 import { argumentDiff, jsonView } from "./json.js";
 import { asCurl, asPython, asTest, copy } from "./copying.js";
+import { modelView } from "./model_view.js";
 import { count, kindOf, milliseconds, select, state } from "./store.js";
 import { openForm, run } from "./tools.js";
 
@@ -35,6 +36,7 @@ function sections(call) {
     call.problem && h("section", { class: "card", key: "problem" }, h("h3", null, "Failed"), h("pre", { class: "json" }, call.problem)),
     h("section", { class: "card", key: "time" }, h("h3", null, `Where the ${milliseconds(call.ms)} went`), waterfall(call)),
     call.result && h("section", { class: "card", key: "result" }, h("h3", null, "Result", h("span", { class: "hint" }, `about ${count(call.tokens_out)} tokens`)), resultView(call.result)),
+    modelView(call),
     h(
       "section",
       { class: "card", key: "from" },

@@ -1,6 +1,6 @@
 // The servers of a gateway: their state, their last output, and how to start, stop and restart them.
 import { h } from "./dom.js";
-import { changed, count, get, post, state } from "./store.js";
+import { changed, count, get, may, post, state } from "./store.js";
 
 let problem = "";
 let busy = "";
@@ -14,6 +14,46 @@ async function loadLock() {
   loadedFor = key;
   lock = await get("lock").catch(() => null);
   changed();
+}
+
+// -- the switches of single tools ------------------------------------------------------------------------------------
+
+const tools = new Map();
+
+async function loadTools(toolbox, server) {
+  const name = `${toolbox}/${server.name}`;
+  const known = tools.get(name);
+  if (known?.count === server.tools) return;
+  tools.set(name, { count: server.tools, list: known?.list || [] });
+  tools.set(name, { count: server.tools, list: await get(`server?${new URLSearchParams({ toolbox, server: server.name })}`).catch(() => []) });
+  changed();
+}
+
+function switches(toolbox, server) {
+  const name = `${toolbox}/${server.name}`;
+  const list = tools.get(name)?.list || [];
+  const turn = (tool, on) => async () => {
+    try {
+      tools.set(name, { count: server.tools, list: await post("tool", { toolbox, server: server.name, tool, on }) });
+      problem = "";
+    } catch (error) {
+      problem = error.message;
+    }
+    changed();
+  };
+  return h(
+    "details",
+    { ontoggle: (event) => event.target.open && loadTools(toolbox, server) },
+    h("summary", null, `Tools: ${count(server.tools - server.off)} of ${count(server.tools)} on`),
+    h(
+      "div",
+      { class: "switches" },
+      list.slice(0, 300).map((tool) =>
+        h("label", { class: "check", key: tool.name }, h("input", { type: "checkbox", class: "switch", checked: tool.on, disabled: !may("operate"), onchange: turn(tool.name, !tool.on) }), h("span", null, tool.name)),
+      ),
+    ),
+    list.length > 300 && h("p", { class: "hint" }, `${count(list.length - 300)} more; switch them in the configuration file.`),
+  );
 }
 
 export function serversPage() {
@@ -41,13 +81,13 @@ function lockCard() {
       { class: "bar" },
       h("h2", null, "Lock file"),
       h("span", { class: "hint" }, rows.length ? "definitions differ from the accepted ones" : "all definitions are accepted"),
-      rows.length > 0 && h("button", { onclick: () => accept(rows.map(([, item]) => item.name)) }, "Accept all"),
+      rows.length > 0 && h("button", { disabled: !may("administer"), onclick: () => accept(rows.map(([, item]) => item.name)) }, "Accept all"),
     ),
     rows.map(([what, item, words]) =>
       h(
         "article",
         { class: "server", key: `${what} ${item.kind} ${item.name}` },
-        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, onclick: () => accept([item.name]) }, "Accept")),
+        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, disabled: !may("administer"), onclick: () => accept([item.name]) }, "Accept")),
         words.map((line) => h("p", null, line)),
         (flags.get(item.name) || []).map((line) => h("p", { class: "warning failed" }, line)),
       ),
@@ -107,17 +147,20 @@ function serverCard(toolbox, server) {
           ["tools", count(server.tools)],
           ["starts", server.kind === "stdio" ? count(server.spawns) : ""],
           ["in flight", server.in_flight ? count(server.in_flight) : ""],
+          ["login", server.login ? `${server.login.replace("_", " ")}${server.state === "needs_login" ? ": needed" : ""}` : ""],
+          ["breaker", server.retry ? `open after ${server.failures} failures; next try in ${server.retry} s` : server.failures ? `closed, ${server.failures} failures in a row` : "closed"],
         ]
           .filter(([, value]) => value)
           .map(([label, value]) => [h("dt", null, label), h("dd", null, value)]),
       ),
-    server.output && h("details", null, h("summary", null, "Last output"), h("pre", { class: "json" }, server.output)),
+    !stopped && server.tools > 0 && switches(toolbox, server),
+    server.output && h("details", null, h("summary", null, "Output (stderr)"), h("pre", { class: "json" }, server.output)),
     h(
       "div",
       { class: "buttons" },
       stopped
-        ? h("button", { onclick: act("start"), disabled: busy === name }, "Start")
-        : [h("button", { onclick: act("restart"), disabled: busy === name }, "Restart"), h("button", { onclick: act("stop"), disabled: busy === name }, "Stop")],
+        ? h("button", { onclick: act("start"), disabled: busy === name || !may("operate") }, "Start")
+        : [["restart", "Restart"], ["stop", "Stop"]].map(([action, label]) => h("button", { onclick: act(action), disabled: busy === name || !may("operate"), title: may("operate") ? null : "needs the scope console.operate" }, label)),
     ),
   );
 }

@@ -35,6 +35,9 @@ export function onChange(callback) {
   draw = callback;
 }
 
+/** Whether the person who is signed in has a right in the console. */
+export const may = (right) => state.me.rights.includes(right);
+
 export async function get(path) {
   const response = await fetch(`api/${path}`);
   // The person has signed out, or the sign-in has expired.

@@ -14,6 +14,7 @@ from pegboard import __version__
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
+from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
@@ -158,6 +159,12 @@ class Downstream:
         """The end of what its process wrote to stderr."""
         connection = self._pool.connections.get(OWN_KEY)
         return "" if connection is None else connection.stderr_tail
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """The circuit breaker of the connection that callers share, if there is one."""
+        connection = self._pool.connections.get(OWN_KEY)
+        return None if connection is None else connection.breaker
 
     @property
     def in_flight(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
@@ -112,6 +112,16 @@ class Subscriber:
         self._reached = -1
         # When an update of each URI was last sent, the oldest first; only the last moment is kept.
         self._last_sent: dict[str, float] | None = None
+
+    @property
+    def granted(self) -> dict[str, Json]:
+        """What it receives, as the protocol writes it."""
+        return encode_filter(self._filter)
+
+    @property
+    def is_of_session(self) -> bool:
+        """Whether it is the stream of a legacy session, and not a subscription of its own."""
+        return self._subscription is None
 
     def acknowledge(self) -> None:
         """Send the granted filter: the first message of a subscription."""
@@ -281,6 +291,10 @@ class Subscribers:
 
     def __len__(self) -> int:
         return len(self._live)
+
+    def __iter__(self) -> Iterator[Subscriber]:
+        """The open subscriptions."""
+        return iter(tuple(self._live))
 
     def admit(self, subscriber: Subscriber) -> None:
         """Admit a subscriber if there is room; it must then begin or leave."""

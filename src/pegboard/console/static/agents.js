@@ -1,0 +1,20 @@
+// Which parts of a result the model of each agent sees: from docs/agents.md, by scripts/agents_table.py.
+export const AGENTS = [
+  {"agent": "Claude Code", "text": "yes", "textBeside": "no", "embedded": "yes", "link": "yes", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Codex CLI", "text": "yes", "textBeside": "no", "embedded": "no", "link": "yes", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "opencode", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "no", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Gemini CLI", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "partly", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "LangChain", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "ended", "image": "yes", "structured": "yes", "failed": "yes", "refused": "ended"},
+  {"agent": "Pydantic AI", "text": "yes", "textBeside": "no", "embedded": "yes", "link": "partly", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "OpenAI Agents SDK", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "yes", "structured": "yes", "failed": "yes", "refused": "no"},
+  {"agent": "LlamaIndex", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "partly", "structured": "yes", "failed": "yes", "refused": "no"},
+  {"agent": "mcp-use", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Strands Agents", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "no", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Haystack", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "partly", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Agno", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "no", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Google ADK", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "partly", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "smolagents", "text": "no", "textBeside": "no", "embedded": "no", "link": "no", "image": "partly", "structured": "no", "failed": "yes", "refused": "yes"},
+  {"agent": "Vercel AI SDK", "text": "yes", "textBeside": "yes", "embedded": "yes", "link": "yes", "image": "partly", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "LangChain.js", "text": "yes", "textBeside": "yes", "embedded": "no", "link": "ended", "image": "yes", "structured": "yes", "failed": "yes", "refused": "yes"},
+  {"agent": "Mastra", "text": "yes", "textBeside": "yes", "embedded": "no", "link": "yes", "image": "partly", "structured": "yes", "failed": "yes", "refused": "yes"},
+];

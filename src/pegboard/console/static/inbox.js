@@ -1,0 +1,5 @@
+// What waits for the person who is signed in.
+
+export function inbox() {
+  return null;
+}
