@@ -179,6 +179,13 @@ class ReadArguments(Protocol):
         """What is wrong with them."""
 
 
+class _Params(Struct):
+    params: Raw = EMPTY_OBJECT
+
+
+_decode_params = msgspec.json.Decoder(_Params).decode
+
+
 class Call(Struct, kw_only=True):
     """One request from a client.
 
@@ -188,7 +195,6 @@ class Call(Struct, kw_only=True):
     id: the id of the request.
     name: the name of the tool or prompt, or the URI of the resource; for a completion, that of what it is about.
     raw: the arguments as JSON text.
-    params: the params of the request as JSON text.
     token: the progress token of the request.
     answers: the answers to the questions of the previous round, as JSON text.
     ticket: the `requestState` of the previous round.
@@ -208,7 +214,6 @@ class Call(Struct, kw_only=True):
     id: RequestId | None = None
     name: str = ""
     raw: Raw = EMPTY_OBJECT
-    params: Raw = EMPTY_OBJECT
     token: ProgressToken | None = None
     answers: Raw | None = None
     ticket: str | None = None
@@ -220,6 +225,9 @@ class Call(Struct, kw_only=True):
     failed: bool = False
     trace: Mapping[str, Json] | None = None
     rule: str = ""
+    # The message is decoded for its params only if they are read, which most calls do without.
+    _message: bytes = b""
+    _params: Raw | None = None
     _sent: Json = UNSET
     _raw_as_sent: Raw | None = None
     _state: dict[str, Any] | None = None
@@ -239,6 +247,18 @@ class Call(Struct, kw_only=True):
         if not self._log_id:
             self._log_id = token_hex(4)
         return self._log_id
+
+    @property
+    def params(self) -> Raw:
+        """The params of the request as JSON text."""
+        if self._params is None:
+            self._params = _decode_params(self._message).params if self._message else EMPTY_OBJECT
+        return self._params
+
+    @property
+    def size(self) -> int:
+        """How many bytes the request has."""
+        return len(self._message) or len(self.params)
 
     @property
     def arguments(self) -> Mapping[str, Any]:

@@ -150,7 +150,7 @@ class SessionRequests:
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Run a call; while it waits, its session can cancel it."""
         walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
-        served = self._calls.run(exchange, walk, len(call.params), call.caller.principal.id)
+        served = self._calls.run(exchange, walk, call.size, call.caller.principal.id)
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))
