@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, Struct, field, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.auth.principal import ANONYMOUS, Principal
+from pegboard.auth.request_credentials import RequestCredentials
 from pegboard.call_target import KIND_OF_METHOD, UNKNOWN_ITEM, CalledTool, Kind
 from pegboard.deadline import Deadline, paused
 from pegboard.read_only import read_only
@@ -54,6 +55,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     capabilities: the capabilities that it declared.
     log_level: the lowest level of log messages that it wants, or None for no messages.
     resource_metadata: the URL of the OAuth metadata of the endpoint it used, or an empty text.
+    base_url: the URL of the server as the client sees it, without the path of an endpoint; empty without authentication.
+    credentials: what it authenticated with, only in a gateway that exchanges its callers' tokens.
     """
 
     version: str
@@ -65,6 +68,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     capabilities: Mapping[str, Json] = {}
     log_level: str | None = None
     resource_metadata: str = ""
+    base_url: str = ""
+    credentials: RequestCredentials | None = None
 
 
 class Notification(Struct, frozen=True):

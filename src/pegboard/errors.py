@@ -31,6 +31,7 @@ PegboardError
 │   ├── Unreachable             it does not respond, is busy, or its command cannot be started
 │   ├── Unauthorized            it requires credentials that it was not given
 │   │   └── LoginFailed         its authorization server did not grant them
+│   │       └── LoginRequired   its user has to log in, and is not here
 │   ├── ConnectionLost          the connection ended before the response came
 │   ├── ResponseTimeout         no response came in time
 │   └── MalformedMessage        its message violates the protocol
@@ -64,6 +65,7 @@ __all__ = [
     "InvalidRequest",
     "LimitReached",
     "LoginFailed",
+    "LoginRequired",
     "MalformedMessage",
     "MessageTooLong",
     "MethodNotFound",
@@ -388,6 +390,10 @@ class LoginFailed(Unauthorized):
     def __init__(self, message: str, status: int = 401, challenge: str = "", *, reason: str = "") -> None:
         super().__init__(message, status, challenge)
         self.reason = reason
+
+
+class LoginRequired(LoginFailed):
+    """Only a person can log in to the server, and that person is not here."""
 
 
 class ConnectionLost(ServerFault):

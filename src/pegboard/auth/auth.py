@@ -85,6 +85,8 @@ class Auth:
         self._started = False
         self._surroundings: tuple[KeyRecords | None, Connect] | None = None
         self._changed: list[Callable[[], None]] = []
+        self.keeps_tokens = False
+        """Whether callers keep their tokens: a gateway that exchanges them sets it."""
         self._check()
 
     def _check(self) -> None:
@@ -165,7 +167,9 @@ class Auth:
             await other.start(*self._surroundings)
         before = Auth.__new__(Auth)
         before.__dict__.update(self.__dict__)
-        self.__dict__.update({**other.__dict__, "_revoked": self._revoked, "_changed": self._changed})
+        self.__dict__.update(
+            {**other.__dict__, "_revoked": self._revoked, "_changed": self._changed, "keeps_tokens": self.keeps_tokens}
+        )
         other._revoked = self._revoked
         for callback in self._changed:
             callback()

@@ -69,6 +69,7 @@ def read_principal(claims: Mapping[str, object], issuer: Issuer, scheme: str) ->
         roles=read_words(None if issuer.roles is None else find_claim(claims, issuer.roles)),
         claims=read_only(dict(claims)),
         kind="token",
+        issuer=issuer.issuer,
     )
 
 

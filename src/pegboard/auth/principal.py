@@ -16,6 +16,7 @@ class Principal(Struct, frozen=True, eq=False):
     scopes: what the presented credential may be used for.
     roles: the groups that the caller belongs to.
     claims: what the issuer states about the caller, such as the claims of a JWT.
+    issuer: the issuer that states it: another one that uses the same id means another caller. Empty without an issuer.
     kind: how the caller was authenticated: `key`, `token`, `proxy`, `app` (an application around a mounted board),
       `local` (stdio), or `anonymous`.
 
@@ -27,6 +28,7 @@ class Principal(Struct, frozen=True, eq=False):
     roles: frozenset[str] = frozenset()
     claims: Mapping[str, object] = {}
     kind: str = "token"
+    issuer: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.id)

@@ -19,6 +19,7 @@ VERBS = {
     "keys": "add, list and revoke the API keys of a server",
     "approvals": "list calls that wait for an approval, and decide them",
     "login": "log in to a server of a configuration",
+    "connections": "list and remove the connections of users to servers",
     "lock": "pin tool definitions; review and accept changes",
     "audit": "check an audit log, and search it",
     "lint": "check rules; show what a caller may see and use",
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="pegboard",
         description="MCP servers in Python: serve tools, call servers, and combine many servers behind one endpoint.",
-        epilog="verbs:\n" + "\n".join(f"  {verb:<9} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
+        epilog="verbs:\n" + "\n".join(f"  {verb:<11} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pegboard [-h] [--version] VERB …",
     )

@@ -109,10 +109,16 @@ _AUTH: Final = ObjectValue(
                     "oauth": "oauth",
                     "client_credentials": "client_credentials",
                     "clientCredentials": "client_credentials",
+                    "exchange": "exchange",
+                    "header": "header",
                     "none": "none",
                 }
             ),
-            "oauth: a person logs in; client_credentials: the gateway logs in itself; none: never log in",
+            "oauth: a person logs in; client_credentials: the gateway logs in itself; exchange: the caller's token is "
+            "exchanged for one of the server; header: each user enters a key; none: never log in",
+        ),
+        "per": ObjectField(
+            "per", _one_of("gateway", "user"), "who logs in with oauth: the operator once, or each user"
         ),
         "clientId": ObjectField("client_id", _TEXT, "the client id of the gateway at the authorization server"),
         "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}"),
@@ -124,6 +130,35 @@ _AUTH: Final = ObjectValue(
         "scopes": ObjectField("scopes", _TEXTS, "scopes to request in addition to those that the server asks for"),
         "redirectPort": ObjectField(
             "redirect_port", IntegerValue(1, 65535), "the loopback port for the redirect of the browser"
+        ),
+        "header": ObjectField("header", _TEXT, "kind header: the header for the user's key: Authorization"),
+        "scheme": ObjectField(
+            "scheme", TextValue(least=0), "kind header: the word before the key: Bearer in Authorization, else none"
+        ),
+        "key": ObjectField(
+            "key", _TEXT, "kind header: the gateway's own key, with which it reads the lists of the server"
+        ),
+        "audience": ObjectField("audience", _TEXT, "kind exchange: the audience to request, besides the server's URL"),
+        "identityProvider": ObjectField(
+            "identity_provider",
+            ObjectValue(
+                "an identity provider",
+                {
+                    "issuer": ObjectField("issuer", _TEXT, "its URL"),
+                    "clientId": ObjectField("client_id", _TEXT, "the client id of the gateway there"),
+                    "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}"),
+                    "subjectType": ObjectField(
+                        "subject_type",
+                        _one_of("access_token", "id_token", "jwt"),
+                        "what callers' tokens are: access_token",
+                    ),
+                },
+                required={
+                    "issuer": "an identity provider has no 'issuer'",
+                    "clientId": "an identity provider has no 'clientId'",
+                },
+            ),
+            "kind exchange: get an identity assertion (ID-JAG) there, and exchange that",
         ),
     },
     short="kind",
@@ -264,6 +299,14 @@ ROOT: Final = ObjectValue(
             "principals", MapValue(_PRINCIPAL, "an object of principals by name"), "settings of single callers"
         ),
         "auth": ObjectField("auth", AUTH, "which credentials callers need over HTTP"),
+        "vault": ObjectField(
+            "vault",
+            ObjectValue(
+                "vault",
+                {"key": ObjectField("key", _TEXT, "the key that encrypts them, as ${file:PATH}; default: PEGBOARD_SECRET")},
+            ),
+            "where users' credentials for servers are kept",
+        ),
         "rules": ObjectField("rules", RULES, "what each caller may see and use; the first rule that matches decides"),
         "toolboxes": ObjectField(
             "toolboxes",

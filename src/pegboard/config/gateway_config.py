@@ -84,10 +84,23 @@ class MiddlewareConfig(Struct, frozen=True, kw_only=True):
         return f"MiddlewareConfig(use={self.use!r}, order={self.order!r}, options={list(self.options)})"
 
 
+class IdentityProviderConfig(Struct, frozen=True, kw_only=True):
+    """The identity provider of a token exchange, and the gateway as its client."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    subject_type: str = "access_token"
+
+    def __repr__(self) -> str:
+        return f"IdentityProviderConfig(issuer={self.issuer!r})"
+
+
 class AuthConfig(Struct, frozen=True, kw_only=True):
     """How to log in to a server over HTTP; "none" never does, whatever the server asks for."""
 
-    kind: Literal["oauth", "client_credentials", "none"] = "oauth"
+    kind: Literal["oauth", "client_credentials", "exchange", "header", "none"] = "oauth"
+    per: Literal["gateway", "user"] = "gateway"
     client_id: str | None = None
     client_secret: str | None = None
     private_key: str | None = None
@@ -95,6 +108,11 @@ class AuthConfig(Struct, frozen=True, kw_only=True):
     issuer: str | None = None
     scopes: tuple[str, ...] = ()
     redirect_port: int | None = None
+    header: str = "Authorization"
+    scheme: str = ""
+    key: str | None = None
+    audience: str | None = None
+    identity_provider: IdentityProviderConfig | None = None
 
     def __repr__(self) -> str:
         return f"AuthConfig(kind={self.kind!r})"
@@ -105,7 +123,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
     `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
     `connect_timeout`, `max_timeout` and `idle_seconds` are in seconds; `tool_filters` choose which tools are served.
-    `repair_notes` is where results report repairs. `problem` says why the entry cannot be used, such as a missing variable.
+    `repair_notes` is where results report repairs. `principal_headers` refer to the caller. `problem` says why the entry cannot be used, such as a missing variable.
     """
 
     name: str
@@ -136,7 +154,31 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     middleware: tuple[MiddlewareConfig, ...] = ()
     auth: AuthConfig | None = None
+    principal_headers: Mapping[str, str] = {}
     problem: str = ""
+
+    @property
+    def of_each_user(self) -> bool:
+        """Whether each user connects the server themselves."""
+        return self.auth is not None and (self.auth.kind == "header" or self.auth.per == "user")
+
+    @property
+    def own_headers(self) -> Mapping[str, str]:
+        """The headers of the gateway's own requests, such as those for lists."""
+        auth = self.auth
+        if auth is None or auth.kind != "header" or auth.key is None:
+            return self.headers
+        return {**self.headers, auth.header: f"{auth.scheme} {auth.key}".strip()}
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the caller's token is exchanged for one of the server."""
+        return self.auth is not None and self.auth.kind == "exchange"
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether requests carry something of their caller, so that callers cannot share a connection."""
+        return bool(self.principal_headers) or self.of_each_user or self.exchanges
 
     def child_env(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables of a child process besides those that every program needs."""
@@ -187,7 +229,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
 
     `instructions` is a template for clients. `endpoints` are by the name of their toolbox; `*` is the one of all. `mode`, `auto_tokens` and `name_budget` are the
     defaults for all of them, `list_wait` the seconds that a list waits for starting servers. `lock_path` is the lock
-    file, `auth` which credentials callers need, and `warnings` are what was wrong with the file.
+    file, `auth` which credentials callers need, `vault_key` encrypts those of users for servers, and `warnings` are what was wrong with the file.
     """
 
     path: str
@@ -205,6 +247,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     principals: Mapping[str, PrincipalConfig] = {}
     auth: InboundAuthConfig | None = None
     rules: tuple[Rule, ...] = ()
+    vault_key: str = ""
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
 
@@ -267,6 +310,7 @@ def read_config(
                 server["inherit"] = (*inherited, *server.get("inherit", ()))
     lock = values.pop("lock", {})
     values.pop("schema", None)
+    values["vault_key"] = values.pop("vault", {}).get("key", "")
     values["lock"] = lock.get("policy", "report")
     default_lock = "" if given else str(file.with_suffix(".lock.json"))
     values["lock_path"] = str(entries.path(lock["path"])) if "path" in lock else default_lock

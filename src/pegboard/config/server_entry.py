@@ -15,6 +15,7 @@ from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
 from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, describe_server
+from pegboard.config.principal_headers import refers_to_principal, wrong_reference
 from pegboard.config.source_file import KeyPath
 from pegboard.middleware.observability.masking import is_secret, secret_arguments
 from pegboard.tools.naming import suggest
@@ -72,6 +73,7 @@ class ServerEntryReader(Struct, eq=False):
             self._find_board(settled, place)
         else:
             self._address(settled, kind, place)
+        self._separate_callers(settled, values, place)
         self._deadlines(settled, values, place)
         if "tool_filters" in settled:
             settled["tool_filters"] = _whole_filters(settled["tool_filters"])
@@ -205,6 +207,8 @@ class ServerEntryReader(Struct, eq=False):
             if is_secret(key):
                 self.notes.keep_secret(value)
         self._check_headers(headers, (*place, "headers"))
+        settled["headers"] = {name: value for name, value in headers.items() if not refers_to_principal(value)}
+        settled["principal_headers"] = {name: value for name, value in headers.items() if refers_to_principal(value)}
         credentials = next((name for name in headers if name.lower() == "authorization"), None)
         if auth is not None and auth.get("kind", "oauth") != "none":
             if credentials is not None:
@@ -228,8 +232,35 @@ class ServerEntryReader(Struct, eq=False):
             elif any(ord(letter) < 32 and letter != "\t" for letter in value):
                 problem = "contains a line break or another control character"
                 self.notes.add_mistake((*place, name), problem, fix="remove it")
+            elif wrong := wrong_reference(value):
+                self.notes.add_mistake(
+                    (*place, name), got=wrong, expected="${principal.id} or ${principal.claims.NAME}"
+                )
 
-    def _check_auth(self, auth: Mapping[str, Any], place: KeyPath) -> None:
+    def _separate_callers(self, settled: dict[str, Any], given: dict[str, Any], place: KeyPath) -> None:
+        """Give each caller a connection of its own where requests carry something of the caller."""
+        auth = settled.get("auth", {})
+        personal = auth.get("kind") in ("header", "exchange") or auth.get("per") == "user"
+        if not (personal or settled.get("principal_headers")):
+            return
+        if given.get("share") == "all":
+            self.notes.warn(
+                (*place, "share"), "all is not used: requests act for their caller, so each has a connection"
+            )
+        if settled.get("share", "all") == "all":
+            settled["share"] = "principal"
+
+    def _check_auth(self, auth: dict[str, Any], place: KeyPath) -> None:
+        kind = auth.get("kind", "oauth")
+        if "per" in auth and kind != "oauth":
+            self.notes.add_mistake((*place, "per"), f"is for oauth; {kind} has no such choice", fix="remove it")
+        if kind == "header":
+            auth.setdefault("header", "Authorization")
+            auth.setdefault("scheme", "Bearer" if auth["header"].lower() == "authorization" else "")
+            if not _HEADER.match(auth["header"]):
+                self.notes.add_mistake((*place, "header"), "is not a valid header name", fix="use A-Z a-z 0-9 -")
+        if kind == "exchange" and "client_id" not in auth:
+            self.notes.add_mistake(place, "an exchange needs a 'clientId'", fix="add it")
         if "client_secret" in auth and "client_id" not in auth:
             self.notes.add_mistake(place, "has a 'clientSecret' but no 'clientId'", fix="add 'clientId'")
         if auth.get("kind") == "client_credentials":

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -16,10 +17,12 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.auth import Auth
+from pegboard.auth.principal import Principal
 from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.board import start_auth
-from pegboard.call import Around, Caller, Change, Handler, Json
+from pegboard.call import Around, Call, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
+from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import (
@@ -35,6 +38,10 @@ from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.mistakes import redact
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
+from pegboard.gateway.connections.connect_pages import PATH as CONNECT
+from pegboard.gateway.connections.connect_pages import ConnectPages
+from pegboard.gateway.connections.connections import Connections, check_users, server_id
+from pegboard.gateway.connections.vault import CredentialOwner, Vault
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
@@ -46,17 +53,20 @@ from pegboard.gateway.log_redaction import LogRedaction
 from pegboard.gateway.nesting import mark_nested
 from pegboard.gateway.offer_reader import OfferReader
 from pegboard.gateway.offers import Offers
+from pegboard.gateway.servers.caller_key import CallerKey
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.gateway.servers.server_logins import Logins, token_storage
+from pegboard.gateway.servers.server_logins import Logins, exchange_login, token_storage
 from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import AuditSink
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
+from pegboard.server.http.guard import is_loopback
 from pegboard.stores.cluster import SharedStore
+from pegboard.stores.memory import MemoryStore
 from pegboard.stores.namespaced_store import namespaced
 from pegboard.stores.shared_key import shared_key
 
@@ -119,10 +129,12 @@ class Gateway(Hosted):
         self._own_auth = auth is not None
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._logins = logins or Logins(token_storage())
+        self.connections: Connections | None = None
         self._watches = watch
         self._tasks = OwnedTasks()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
+        self._check_users(self.config)
         self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
         self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
@@ -144,6 +156,15 @@ class Gateway(Hosted):
         self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
         self._apply_config(self.config, frozenset())
         self._attach()
+
+    def _check_users(self, config: GatewayConfig) -> None:
+        check_users(config, authenticated=self.auth is not None, secret=config.vault_key or self._secret or "")
+        if self.auth is not None:
+            servers = [server for toolbox in config.toolboxes.values() for server in toolbox.servers.values()]
+            self.auth.keeps_tokens = any(server.exchanges and server.enabled for server in servers)
+            if any(server.of_each_user for server in servers):
+                # Before the start, so that sign-ins are shared with other processes.
+                _ = self.sign_in
 
     def _with_mode(self, config: GatewayConfig) -> GatewayConfig:
         return config if self._mode is None else replace(config, mode=self._mode)
@@ -243,9 +264,11 @@ class Gateway(Hosted):
         """Start connecting all servers; list requests before they have responded wait for a moment."""
         if self._started:
             return
+        self._shared = shared
+        # What can fail comes first.
+        await self._start_connections()
         self._started = True
         self._redaction.begin()
-        self._shared = shared
         for warning in self.config.warnings:
             self._note(f"{self.config.path}: {warning}")
         if shared is not None:
@@ -300,6 +323,9 @@ class Gateway(Hosted):
         if self.auth is not None:
             await self.auth.stop()
         await _stop_all(self._downstreams.values())
+        if self.connections is not None:
+            await self.connections.stop()
+            self.connections = None
         for endpoint in self.endpoints:
             await endpoint.stop()
         self._redaction.end()
@@ -321,6 +347,7 @@ class Gateway(Hosted):
         changes = compare(self.config, config)
         # What can fail comes first: an edit is applied completely or not at all.
         pins, made = read_pins(config), ConfiguredMiddleware(config)
+        self._check_users(config)
         auth = None if config.auth is None or config.auth == self.config.auth else config.auth.make()
         self._detach()
         before = self.config.auth
@@ -328,6 +355,7 @@ class Gateway(Hosted):
         ended = self._apply_config(config, frozenset(changes.changed))
         self._attach()
         if self._started:
+            await self._start_connections()
             for downstream in self._downstreams.values():
                 downstream.start()
         self._rearrange()
@@ -458,12 +486,53 @@ class Gateway(Hosted):
             on_change=self._changed,
             on_updated=self._updated,
             prepare=self._prepare,
-            login=self._logins.auth,
+            login=self._log_in,
             board=board,
             marks=self._marks,
             limits=self.limits,
             installing=self._installing,
         )
+
+    # -- credentials of users --------------------------------------------------------------------------------------------
+
+    async def _start_connections(self) -> None:
+        """Open the vault at the first server that users connect themselves; it stays open."""
+        servers = {key: downstream.config for key, downstream in self._downstreams.items()}
+        wanted = {key: config for key, config in servers.items() if config.of_each_user}
+        if wanted and self.connections is None:
+            store = MemoryStore() if self._shared is None else self._shared.store
+            keys = read_keys(self.config.vault_key or self._secret)
+            connections = Connections(self.config.name, Vault(store, keys), self._credentials_changed)
+            await connections.start()
+            self.connections = connections
+            self.routes[CONNECT] = ConnectPages(self.config.name, self.auth, self.sign_in, connections).accept
+            self._forwarder.connect_users(connections, self._base_url)
+        if self.connections is not None:
+            self.connections.configure(wanted)
+
+    def _log_in(self, config: ServerConfig, caller: CallerKey | None) -> ClientAuth | None:
+        """How to log in to a server, for one caller or for the gateway itself."""
+        if caller is None or config.auth is None:
+            return self._logins.auth(config, "" if caller is None else caller.principal)
+        if config.of_each_user and self.connections is not None:
+            return self.connections.credentials(config, caller.principal, caller.issuer)
+        if config.exchanges:
+            return exchange_login(config.auth, caller.token)
+        return self._logins.auth(config, caller.principal)
+
+    def _credentials_changed(self, owner: CredentialOwner) -> None:
+        """A user has connected or disconnected a server, here or elsewhere."""
+        for downstream in self._downstreams.values():
+            if downstream.config.of_each_user and server_id(downstream.config.url) == owner.server:
+                downstream.drop_caller(Principal(owner.principal, issuer=owner.issuer))
+
+    def _base_url(self, call: Call) -> str:
+        """The URL of this gateway for the user of a call; empty if it is not known."""
+        if self.auth is not None and self.auth.public_url:
+            return self.auth.public_url
+        base = call.caller.base_url
+        # Behind a proxy that is not trusted, the scheme and the host may be others than those of the user's browser.
+        return base if is_loopback(urlsplit(base).hostname or "") else ""
 
     # -- changes ---------------------------------------------------------------------------------------------------------
 

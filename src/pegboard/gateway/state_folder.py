@@ -19,6 +19,8 @@ from pegboard.security.ownership import check_private_folder
 from pegboard.stores.sqlite.database_file import remove_unused
 
 UNUSED_DAYS: Final = 90
+VAULT_CHECK: Final = "vault check"
+"""The record that every vault has."""
 
 _STORE_NAME: Final = re.compile(r".+-[0-9a-f]{12}\.sqlite")
 _log = logging.getLogger("pegboard.gateway")
@@ -52,7 +54,7 @@ def store_path(config: str) -> Path:
     """The SQLite file of the gateway with this configuration file; another file is another gateway.
 
     The files of gateways that have not run for a long time are removed, since their sessions have ended; those with API
-    keys are kept.
+    keys or with credentials of users are kept.
     """
     path = Path(config).resolve()
     mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -71,7 +73,7 @@ def _remove_unused(folder: Path, kept: Path) -> None:
                 file != kept
                 and _STORE_NAME.fullmatch(file.name)
                 and _used_at(file) < oldest
-                and remove_unused(file, RECORD)
+                and remove_unused(file, RECORD, VAULT_CHECK)
             ):
                 _log.info("%s: removed, its gateway has not run for %d days", file, UNUSED_DAYS)
 

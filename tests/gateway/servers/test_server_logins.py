@@ -22,7 +22,12 @@ async def test_a_login_beforehand_serves_the_gateway() -> None:
     storage, person = MemoryStorage(), Person()
     async with locked() as server:
         config = ServerConfig(name="far", kind="http", url=server.url)
-        async with nothing_left(), kept(config, login=Logins(storage).auth) as far:
+        async with (
+            nothing_left(),
+            kept(
+                config, login=lambda config, caller: Logins(storage).auth(config, caller.principal if caller else "")
+            ) as far,
+        ):
             assert far.state == "needs_login"
             assert "pegboard login CONFIG far" in far.problem
             assert far.describe_problem == "needs a login by the operator of this gateway"
@@ -41,7 +46,9 @@ async def test_one_principals_token_is_not_sent_for_another() -> None:
         for principal in ("", "ann"):
             async with Client(server.url, auth=Logins(storage, login=Person()).auth(config, principal)) as client:
                 await client.discover()
-        async with behind(config, login=Logins(storage).auth) as far:
+        async with behind(
+            config, login=lambda config, caller: Logins(storage).auth(config, caller.principal if caller else "")
+        ) as far:
             assert far.state == "ready"
             before = len(server.shown())
             assert await call(far, "any", caller=ANN) == "in"

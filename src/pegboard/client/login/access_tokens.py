@@ -21,7 +21,9 @@ EXPIRY_MARGIN_SECONDS: Final = 30.0
 # What a header can carry: RFC 6750 allows fewer characters than real servers use.
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,16384}")
 
-_HIDDEN: Final = frozenset({"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion"})
+_HIDDEN: Final = frozenset(
+    {"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"}
+)
 
 
 class Token(Struct, frozen=True):

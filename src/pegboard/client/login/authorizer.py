@@ -13,18 +13,18 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.client.http.address import Address
 from pegboard.client.login.access_tokens import Token
 from pegboard.client.login.challenge import Challenge, read_bearer
 from pegboard.client.login.discovery import discover
-from pegboard.client.login.grants import Grant, recall
+from pegboard.client.login.grants import Grant
 from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.metadata import ProtectedResource
 from pegboard.client.login.storage import Storage
-from pegboard.errors import LoginFailed, ServerFault, Unauthorized
+from pegboard.client.login.stored_tokens import StoredTokens
+from pegboard.errors import LoginFailed, LoginRequired, ServerFault, Unauthorized
 
 MAX_STEP_UPS: Final = 2
 """How often the scopes are extended for one request."""
@@ -32,19 +32,6 @@ MAX_TRIES: Final = 4
 """How often one request is tried in total."""
 
 _log = logging.getLogger("pegboard.client")
-
-
-class _TokenPointer(Struct):
-    """The storage key of a server's token."""
-
-    issuer: str
-    resource: str
-
-
-class _ClientBinding(Struct):
-    """The issuer that a client id belongs to."""
-
-    issuer: str
 
 
 class TokenAttempt:
@@ -80,7 +67,7 @@ class TokenAuthorizer:
     ) -> None:
         self._server = server
         self._grant = grant
-        self._storage = storage
+        self._tokens = StoredTokens(storage, server, grant.kind, grant.bound_id, issuer)
         self._login_client = login_client
         self._wanted = list(scopes)
         self._issuer = issuer
@@ -118,6 +105,8 @@ class TokenAuthorizer:
             raise LoginFailed(f"{self._server}: rejects every token", status, header)
         async with self._lock:
             if self._failure is not None and self._attempts > entry.attempt:
+                if isinstance(self._failure, LoginRequired):
+                    raise self._failure.with_traceback(None)
                 raise LoginFailed(str(self._failure), status, header)
             try:
                 if status == 403:
@@ -128,6 +117,7 @@ class TokenAuthorizer:
                 self._attempts += 1
                 self._failure = fault
                 if isinstance(fault, Unauthorized):
+                    fault.challenge = fault.challenge or header
                     raise
                 raise LoginFailed(f"{self._server} requires a login, which failed: {fault}", status, header) from None
             self._failure = None
@@ -141,12 +131,15 @@ class TokenAuthorizer:
         refused = entry.token
         if self._token is not None and self._token is not refused:
             return
-        kept = await self._recalled()
+        kept = await self._tokens.load()
         if kept is not None and (refused is None or kept.access_token != refused.access_token):
             self._token = kept
             return
         if entry.granted:
             raise LoginFailed(f"{self._server}: rejects the token that was just issued for it")
+        if refused is None:
+            # Before the authorization server is looked up, which is not needed to say so.
+            self._grant.check_present()
         site = await self._discovered(challenge)
         if refused is not None and not entry.refreshed and _belongs(refused, site):
             entry.refreshed = True
@@ -172,7 +165,7 @@ class TokenAuthorizer:
         await self._obtain(await self._discovered(challenge), scopes)
 
     async def _obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> None:
-        await self._check_binding(site.server.issuer)
+        await self._tokens.check_binding(site.server.issuer)
         self._asking = not self._grant.silent
         try:
             token = await self._grant.obtain(site, scopes)
@@ -182,25 +175,39 @@ class TokenAuthorizer:
         await self._keep(token)
 
     async def _refreshed(self, site: ProtectedResource, token: Token) -> bool:
-        """Whether a refresh gave a token; if it was rejected, another process may have refreshed first."""
-        try:
-            fresh = await self._grant.refresh(site, token)
-        except LoginFailed as problem:
-            _log.info("%s", problem)
-            kept = await self._recalled()
-            if kept is None or kept.access_token == token.access_token:
+        """Whether there is a new token: refreshed now, or by another process meanwhile.
+
+        A refresh token may be valid for one use, so one process at a time uses it, and only the one that is stored.
+        """
+        async with self._tokens.exclusive():
+            kept = await self._tokens.load(stale=True)
+            if kept is None:
+                # It was removed meanwhile, and stays so.
                 return False
-            self._token = kept
+            if kept.access_token != token.access_token and not kept.is_stale:
+                self._token = kept
+                return True
+            try:
+                fresh = await self._grant.refresh(site, kept)
+            except LoginFailed as problem:
+                _log.info("%s", problem)
+                newer = await self._tokens.load()
+                if newer is not None and newer.access_token != kept.access_token:
+                    self._token = newer
+                    return True
+                if problem.reason == "invalid_grant":
+                    # It was revoked, or has expired: it is not sent again.
+                    await self._keep(replace(kept, refresh_token=None))
+                return False
+            if fresh is None:
+                return False
+            await self._keep(fresh)
             return True
-        if fresh is None:
-            return False
-        await self._keep(fresh)
-        return True
 
     async def _freshened(self) -> Token | None:
         """The token to send: loaded from the storage, and renewed before it expires if that needs no person."""
         if not self._loaded:
-            self._token = await self._recalled(stale=True)
+            self._token = await self._tokens.load(stale=True)
             self._loaded = True
         token = self._token
         if token is None or not token.is_stale:
@@ -226,45 +233,9 @@ class TokenAuthorizer:
         self._site = await discover(self._login_client, self._server, challenge, issuer=self._issuer, known=known)
         return self._site
 
-    async def _check_binding(self, issuer: str) -> None:
-        """Credentials that were registered with one authorization server are not sent to another."""
-        client_id = self._grant.bound_id
-        if client_id is None or self._issuer is not None:
-            return
-        key = f"bond {client_id} {self._server}"
-        bond = await recall(self._storage, key, _ClientBinding)
-        if bond is None:
-            await self._storage.save(key, msgspec.json.encode(_ClientBinding(issuer)))
-        elif bond.issuer != issuer:
-            raise LoginFailed(
-                f"{self._server}: its tokens are now issued by {issuer}, and the client {client_id} was registered "
-                f"with {bond.issuer}. Register a client there and use its client_id."
-            )
-
-    async def _recalled(self, *, stale: bool = False) -> Token | None:
-        pointer = await recall(self._storage, self._pointer_key, _TokenPointer)
-        if pointer is None:
-            return None
-        token = await recall(self._storage, self._token_key(pointer.issuer, pointer.resource), Token)
-        if token is None or (token.is_stale and not stale):
-            return None
-        fits = self._grant.bound_id in (None, token.client_id) and self._issuer in (None, token.issuer)
-        return token if fits else None
-
     async def _keep(self, token: Token) -> None:
         old, self._token = self._token, token
-        if old is not None and (old.issuer, old.resource) != (token.issuer, token.resource):
-            await self._storage.delete(self._token_key(old.issuer, old.resource))
-        await self._storage.save(self._token_key(token.issuer, token.resource), msgspec.json.encode(token))
-        pointer = _TokenPointer(token.issuer, token.resource)
-        await self._storage.save(self._pointer_key, msgspec.json.encode(pointer))
-
-    @property
-    def _pointer_key(self) -> str:
-        return f"server {self._grant.kind} {self._server}"
-
-    def _token_key(self, issuer: str, resource: str) -> str:
-        return f"token {self._grant.kind} {issuer} {resource}"
+        await self._tokens.save(token, old)
 
 
 def _belongs(token: Token, site: ProtectedResource) -> bool:

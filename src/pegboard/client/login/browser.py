@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from pegboard.client.http.address import read_address
-from pegboard.errors import ResponseTimeout, SetupError
+from pegboard.errors import LoginRequired, ResponseTimeout, SetupError
 from pegboard.logs.printable import printable_lines
 
 LOGIN_SECONDS: Final = 300.0
@@ -39,6 +39,19 @@ class Login(Protocol):
 
     def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
         """A redirect URI: the registered one if possible."""
+
+
+class NoBrowser:
+    """The login of a person who is not here: it fails, and the message says where the person can log in."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
+        raise self.required()
+
+    def required(self) -> LoginRequired:
+        return LoginRequired(self._message)
 
 
 class BrowserLogin:

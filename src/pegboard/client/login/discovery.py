@@ -43,7 +43,7 @@ async def discover(
             f"{issuer}; they are not sent elsewhere"
         )
     chosen = issuer or next((candidate for candidate in known if candidate in listed), listed[0])
-    return ProtectedResource(resource.resource, resource.scopes_supported, await _find_server(login_client, chosen))
+    return ProtectedResource(resource.resource, resource.scopes_supported, await find_server(login_client, chosen))
 
 
 async def _find_resource(login_client: LoginClient, server: Address, challenge: Challenge) -> ResourceMetadata | None:
@@ -63,7 +63,8 @@ async def _find_resource(login_client: LoginClient, server: Address, challenge: 
     return None
 
 
-async def _find_server(login_client: LoginClient, issuer: str) -> ServerMetadata:
+async def find_server(login_client: LoginClient, issuer: str) -> ServerMetadata:
+    """The metadata of an authorization server, from the first of its well-known URLs that has them."""
     login_client.check_address(issuer)
     for source in server_locations(issuer):
         reply = await login_client.get(source)

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -16,17 +16,16 @@ from msgspec import Struct
 from pegboard.client.links.server_output import shorten_output
 from pegboard.client.login.access_tokens import Token, request_token
 from pegboard.client.login.authentication import Credentials
-from pegboard.client.login.browser import Login
+from pegboard.client.login.browser import Login, NoBrowser
 from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.metadata import ProtectedResource, ServerMetadata
 from pegboard.client.login.registration import Registration, register
 from pegboard.client.login.storage import Storage
+from pegboard.client.login.stored_tokens import recall
 from pegboard.errors import LoginFailed, ResponseTimeout
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 OFFLINE = "offline_access"
-
-T = TypeVar("T", bound=Struct)
 
 Vouch = Callable[[str, str], Awaitable[str]]
 """Creates the assertion for an issuer and a resource."""
@@ -44,19 +43,35 @@ class Grant(Protocol):
     @property
     def bound_id(self) -> str | None: ...
 
+    def check_present(self) -> None:
+        """Raise LoginRequired if only a person who is not here can get the first token."""
+
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token: ...
 
     async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
         """The next token; None if only another grant can get one."""
 
 
-async def recall(storage: Storage, key: str, kind: type[T]) -> T | None:
-    """The stored value of a key, if it is valid."""
-    kept = await storage.load(key)
-    try:
-        return None if kept is None else msgspec.json.decode(kept, type=kind)
-    except msgspec.DecodeError:
-        return None
+class PendingLogin(Struct, frozen=True, kw_only=True):
+    """A login that has begun: what its redirect must match, and what gets the token."""
+
+    issuer: str
+    resource: str
+    token_endpoint: str
+    redirect_uri: str
+    client_id: str
+    state: str
+    verifier: str
+    scopes: list[str]
+
+    def __repr__(self) -> str:
+        return f"PendingLogin(at {self.issuer!r})"
+
+    def fits(self, site: ProtectedResource) -> bool:
+        """Whether the metadata of the server are those that the login began with."""
+        server = site.server
+        before = self.issuer, self.resource, self.token_endpoint
+        return before == (server.issuer, site.resource, server.token_endpoint)
 
 
 class CodeGrant:
@@ -82,56 +97,79 @@ class CodeGrant:
         self._credentials = credentials
         self._document_url = document_url
 
+    def check_present(self) -> None:
+        if isinstance(self._login, NoBrowser):
+            raise self._login.required()
+
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
+        registered = await self._registered(site.server)
+        async with self._login.opened(None if registered is None else registered.redirect_uri) as redirect:
+            url, pending = await self.begin(site, scopes, redirect.uri)
+            try:
+                callback = await redirect.visit(url)
+            except ResponseTimeout:
+                # The server may have shown an unknown-client error: register a new client the next time.
+                await self._storage.delete(_client_key(site.server.issuer))
+                raise
+            code = read_callback(callback, pending.state, site.server)
+        return await self.redeem(site, pending, code)
+
+    async def begin(
+        self, site: ProtectedResource, scopes: Sequence[str], redirect_uri: str
+    ) -> tuple[str, PendingLogin]:
+        """The URL of the login page, and what is needed to finish the login; registers the client if needed."""
         server = site.server
         if server.authorization_endpoint is None or "S256" not in (server.code_challenge_methods_supported or ()):
             # "If `code_challenge_methods_supported` is absent, … MCP clients MUST refuse to proceed."
             raise LoginFailed(f"{server.issuer}: does not support PKCE with S256, without which a login is not safe")
         known = await self._known(server)
-        registered = await recall(self._storage, _client_key(server.issuer), Registration) if known is None else None
-        if registered is not None and not registered.holds(server.issuer):
-            registered = None
-        async with self._login.opened(None if registered is None else registered.redirect_uri) as redirect:
-            if known is None:
-                if registered is None or registered.redirect_uri != redirect.uri:
-                    registered = await register(self._login_client, server, self._name, redirect.uri)
-                    await self._storage.save(_client_key(server.issuer), msgspec.json.encode(registered))
-                known = registered.credentials
-            verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
-            asked = _with_offline(scopes, server)
-            url = _authorization_url(server.authorization_endpoint, [
-                ("response_type", "code"),
-                ("client_id", known.client_id),
-                ("redirect_uri", redirect.uri),
-                ("code_challenge", challenge_of(verifier)),
-                ("code_challenge_method", "S256"),
-                ("state", state),
-                ("resource", site.resource),
-                *([("scope", " ".join(asked))] if asked else []),
-                # OpenID grants offline access only with consent in this login.
-                *([("prompt", "consent")] if OFFLINE in asked else []),
-            ])  # fmt: skip
-            self._login_client.check_address(url)
-            try:
-                code = read_callback(await redirect.visit(url), state, server)
-            except ResponseTimeout:
-                # The server may have shown an unknown-client error: register a new client the next time.
-                await self._storage.delete(_client_key(server.issuer))
-                raise
+        if known is None:
+            registered = await self._registered(server)
+            if registered is None or registered.redirect_uri != redirect_uri:
+                registered = await register(self._login_client, server, self._name, redirect_uri)
+                await self._storage.save(_client_key(server.issuer), msgspec.json.encode(registered))
+            known = registered.credentials
+        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
+        asked = _with_offline(scopes, server)
+        url = _authorization_url(server.authorization_endpoint, [
+            ("response_type", "code"),
+            ("client_id", known.client_id),
+            ("redirect_uri", redirect_uri),
+            ("code_challenge", challenge_of(verifier)),
+            ("code_challenge_method", "S256"),
+            ("state", state),
+            ("resource", site.resource),
+            *([("scope", " ".join(asked))] if asked else []),
+            # OpenID grants offline access only with consent in this login.
+            *([("prompt", "consent")] if OFFLINE in asked else []),
+        ])  # fmt: skip
+        self._login_client.check_address(url)
+        return url, PendingLogin(
+            issuer=server.issuer,
+            resource=site.resource,
+            token_endpoint=server.token_endpoint,
+            redirect_uri=redirect_uri,
+            client_id=known.client_id,
+            state=state,
+            verifier=verifier,
+            scopes=list(scopes),
+        )
+
+    async def redeem(self, site: ProtectedResource, pending: PendingLogin, code: str) -> Token:
+        """The token for the code of a redirect."""
+        known = await self.client(site.server)
+        if known is None or known.client_id != pending.client_id:
+            raise LoginFailed(f"{site.server.issuer}: the client of this login is not registered any more; start again")
         form = [
             ("grant_type", "authorization_code"),
             ("code", code),
-            ("redirect_uri", redirect.uri),
-            ("code_verifier", verifier),
+            ("redirect_uri", pending.redirect_uri),
+            ("code_verifier", pending.verifier),
         ]
-        return await self._request(site, known, form, scopes)
+        return await self._request(site, known, form, pending.scopes)
 
     async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
-        issuer = site.server.issuer
-        known = await self._known(site.server)
-        if known is None:
-            registered = await recall(self._storage, _client_key(issuer), Registration)
-            known = None if registered is None or not registered.holds(issuer) else registered.credentials
+        known = await self.client(site.server)
         if token.refresh_token is None or known is None or known.client_id != token.client_id:
             return None
         form = [("grant_type", "refresh_token"), ("refresh_token", token.refresh_token)]
@@ -153,6 +191,18 @@ class CodeGrant:
                 await self._storage.delete(_client_key(site.server.issuer))
             raise
 
+    async def client(self, server: ServerMetadata) -> Credentials | None:
+        """The client, if it is known or registered."""
+        known = await self._known(server)
+        registered = await self._registered(server) if known is None else None
+        return known if registered is None else registered.credentials
+
+    async def _registered(self, server: ServerMetadata) -> Registration | None:
+        if await self._known(server) is not None:
+            return None
+        registered = await recall(self._storage, _client_key(server.issuer), Registration)
+        return registered if registered is not None and registered.holds(server.issuer) else None
+
     async def _known(self, server: ServerMetadata) -> Credentials | None:
         """The client that needs no registration; "Use pre-registered client information … if the client has it"."""
         if self._credentials is not None:
@@ -173,6 +223,9 @@ class CredentialsGrant:
         self._login_client = login_client
         self._credentials = credentials
 
+    def check_present(self) -> None:
+        """No person is needed."""
+
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
         form = [("grant_type", "client_credentials"), *_scope(scopes)]
         return await request_token(self._login_client, site, self._credentials, form, scopes)
@@ -192,6 +245,9 @@ class AssertionGrant:
         self._login_client = login_client
         self._credentials = credentials
         self._vouch = vouch
+
+    def check_present(self) -> None:
+        """No person is needed."""
 
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
         assertion = await self._vouch(site.server.issuer, site.resource)

@@ -82,6 +82,12 @@ class LoginClient:
             )
         return address
 
+    async def reach_server(self) -> None:
+        """Connect to the server itself, which a person has configured: its zone limits the addresses that it names."""
+        async with asyncio.timeout(self._seconds):
+            response = await self._pool.send(HttpRequest("GET", self._server, _FIELDS, follows=False), urgent=True)
+            response.close()
+
     async def get(self, url: str) -> LoginResponse:
         """Get a document; redirects are followed to allowed addresses."""
         address = self.check_address(url)

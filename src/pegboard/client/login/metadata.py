@@ -34,6 +34,7 @@ class ServerMetadata(Struct, frozen=True):
     token_endpoint: str
     authorization_endpoint: str | None = None
     registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
     scopes_supported: list[str] | None = None
     code_challenge_methods_supported: list[str] | None = None
     token_endpoint_auth_methods_supported: list[str] | None = None

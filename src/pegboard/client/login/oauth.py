@@ -86,7 +86,7 @@ class ClientCredentials:
         if (client_secret is None) == (private_key is None):
             raise SetupError(f"The client {client_id} needs either a client_secret or a private_key")
         self._credentials = Credentials(
-            client_id, client_secret, private_key=_read_key(private_key), algorithm=algorithm
+            client_id, client_secret, private_key=read_key(private_key), algorithm=algorithm
         )
         self._issuer = issuer
         self._scopes = _listed(scopes)
@@ -145,7 +145,8 @@ def _listed(scopes: Sequence[str]) -> list[str]:
     return list(scopes)
 
 
-def _read_key(key: str | Path | None) -> str | None:
+def read_key(key: str | Path | None) -> str | None:
+    """A private key in PEM, given as text or as the path of a file."""
     if key is None or (isinstance(key, str) and key.lstrip().startswith("-----")):
         return key if isinstance(key, str) else None
     try:

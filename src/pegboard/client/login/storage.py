@@ -8,9 +8,10 @@ import hashlib
 import logging
 import os
 import secrets
+from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +35,14 @@ class Storage(Protocol):
 
     async def delete(self, key: str) -> None:
         """Delete the value, if it exists."""
+
+
+@runtime_checkable
+class SharedStorage(Storage, Protocol):
+    """A storage that several processes share, and that knows which of them may renew a token."""
+
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Wait until no other process is in this block."""
 
 
 class MemoryStorage:

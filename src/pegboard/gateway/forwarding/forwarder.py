@@ -10,7 +10,7 @@ support tasks get them under ids of ours; for others the gateway waits for the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from pegboard.errors import (
     Busy,
     InternalFailure,
     InvalidParams,
+    LoginRequired,
     MalformedMessage,
     MethodNotFound,
     MissingCapability,
@@ -32,7 +33,9 @@ from pegboard.errors import (
     ServerFault,
     ToolError,
 )
+from pegboard.gateway.connections.connections import Connections
 from pegboard.gateway.forwarding.caller_channel import DECLINED, CallerChannel, answer_unsupported
+from pegboard.gateway.forwarding.connecting import Connecting
 from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.handover import Handover, LegQuestions
 from pegboard.gateway.forwarding.outcome import (
@@ -46,7 +49,7 @@ from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
 from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.gateway.forwarding.parking_lot import ParkingLot
 from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks
-from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
+from pegboard.gateway.forwarding.tickets import ConnectTicket, ParkedTicket, StateTicket, Tickets
 from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.extensions import TASKS, has_extension
@@ -55,6 +58,8 @@ from pegboard.security.seal import Seal
 from pegboard.stores.cluster import SharedStore
 
 ROUNDS: Final = 16
+LOGINS: Final = 2
+"""How often the user of one call is asked to log in."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 2.0
 
@@ -71,6 +76,7 @@ class Forwarder:
         self._tickets = Tickets(keys, gateway, limits)
         self._tasks = RemoteTasks(keys, gateway, find)
         self._handover = Handover(self.parking_lot)
+        self.connecting: Connecting | None = None
         self.owns = self._tasks.owns
         self.task = self._tasks.handle
 
@@ -78,6 +84,10 @@ class Forwarder:
     def seals(self) -> tuple[Seal, ...]:
         """The seals whose keys must be shared with other processes."""
         return self._tickets.seal, self._tasks.seal
+
+    def connect_users(self, connections: Connections, base: Callable[[Call], str]) -> None:
+        """Let users connect servers; `base` is the URL of the gateway for the user of a call."""
+        self.connecting = Connecting(connections, self._tickets, base)
 
     def share(self, shared: SharedStore) -> None:
         """Resume parked calls across the processes of a cluster."""
@@ -93,6 +103,8 @@ class Forwarder:
         try:
             try:
                 return await self._forward_once(destination, call, params)
+            except LoginRequired as needed:
+                return await self._connect_first(destination, call, params, needed)
             except Refusal as refusal:
                 links = links_in(refusal)
                 if not links or REVISIONS[call.caller.version].asks_midway:
@@ -109,6 +121,18 @@ class Forwarder:
     def _forward_once(self, destination: Destination, call: Call, params: dict[str, Any]) -> Coroutine[Any, Any, Reply]:
         ticket = None if call.ticket is None else self._tickets.read(call, destination)
         answers = None if call.answers is None else answers_of(call)
+        if isinstance(ticket, ConnectTicket):
+            return self._resume_connecting(ticket, destination, call, params, answers)
+        return self._forward_with(destination, call, params, ticket, answers)
+
+    def _forward_with(
+        self,
+        destination: Destination,
+        call: Call,
+        params: dict[str, Any],
+        ticket: ParkedTicket | StateTicket | None,
+        answers: Mapping[str, Json] | None,
+    ) -> Coroutine[Any, Any, Reply]:
         match ticket:
             case ParkedTicket():
                 return self._resume_elsewhere(ticket, destination, call, params, answers or {})
@@ -121,6 +145,43 @@ class Forwarder:
         if ticket is not None and ticket.state is not None:
             brought["requestState"] = ticket.state
         return self._rounds(destination, call, params, brought)
+
+    # -- servers that each user connects -------------------------------------------------------------------------------
+
+    async def _connect_first(
+        self, destination: Destination, call: Call, params: dict[str, Any], needed: LoginRequired
+    ) -> Reply:
+        """Let the user connect the server; then send the request, unless the client has to repeat its own."""
+        ticket = None if call.ticket is None else self._tickets.read(call, destination)
+        answers = None if call.answers is None else answers_of(call)
+        before = ticket if isinstance(ticket, StateTicket) else None
+        if isinstance(ticket, ConnectTicket):
+            before, answers = ticket.before, ticket.answers
+        if self.connecting is None or not destination.downstream.config.of_each_user:
+            raise needed
+        for _ in range(LOGINS):
+            reply = await self.connecting.require(destination, call, needed, before, answers)
+            if reply is not None:
+                return reply
+            try:
+                return await self._forward_with(destination, call, params, before, answers)
+            except LoginRequired as again:
+                # A call may need more scopes than the first login asked for.
+                needed = again
+        raise needed
+
+    async def _resume_connecting(
+        self,
+        ticket: ConnectTicket,
+        destination: Destination,
+        call: Call,
+        params: dict[str, Any],
+        answers: Mapping[str, Json] | None,
+    ) -> Reply:
+        before = ticket.before
+        if self.connecting is not None:
+            before, answers = await self.connecting.resume(ticket, destination, call, answers)
+        return await self._forward_with(destination, call, params, before, answers)
 
     # -- modern servers ----------------------------------------------------------------------------------------------
 
@@ -210,6 +271,8 @@ class Forwarder:
             if destination.as_task and call.method == CALL and _takes_tasks(destination):
                 return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
             return await send(call.method, params, channel)
+        except LoginRequired:
+            raise
         except (Busy, ServerFault) as problem:
             # Converted for the caller, which may wait at another process.
             raise failure_of(destination, call, problem) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -44,7 +44,15 @@ class StateTicket(Struct, array_like=True, frozen=True, tag="carried"):
     declined: tuple[str, ...]
 
 
-Ticket: TypeAlias = ParkedTicket | StateTicket
+class ConnectTicket(Struct, array_like=True, frozen=True, tag="connect"):
+    """The user has to connect the server first; `before` and `answers` are what the call had brought until then."""
+
+    link: str
+    before: StateTicket | None
+    answers: dict[str, Any] | None
+
+
+Ticket: TypeAlias = ParkedTicket | StateTicket | ConnectTicket
 
 
 class _SealedTicket(Struct, array_like=True, frozen=True):

@@ -34,6 +34,7 @@ class ConnectionPool:
         self._idle_seconds = idle_seconds
         self.connections: dict[Hashable, ServerConnection] = {}
         self._closing: dict[asyncio.Task[None], ServerConnection] = {}
+        self._retired: set[ServerConnection] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._spawns = 0
         self._closed = False
@@ -42,7 +43,7 @@ class ConnectionPool:
     def spawns(self) -> int:
         """How many processes were started, including those of closed connections."""
         return self._spawns + sum(
-            connection.spawns for connection in (*self.connections.values(), *self._closing.values())
+            connection.spawns for connection in (*self.connections.values(), *self._retired, *self._closing.values())
         )
 
     def __len__(self) -> int:
@@ -66,9 +67,25 @@ class ConnectionPool:
         """Close a connection soon; the next request for this key gets a new one."""
         connection = self.connections.pop(key, None)
         if connection is not None:
-            task = asyncio.create_task(connection.close())
-            self._closing[task] = connection
-            task.add_done_callback(self._close)
+            self._start_closing(connection)
+
+    def retire(self, key: Hashable) -> None:
+        """Close a connection when its running requests have ended; the next request for this key gets a new one."""
+        connection = self.connections.pop(key, None)
+        if connection is not None:
+            self._retired.add(connection)
+            self.close_retired(connection)
+
+    def close_retired(self, connection: ServerConnection) -> None:
+        """Close the connection if it is retired, and no longer used."""
+        if connection in self._retired and not connection.users:
+            self._retired.discard(connection)
+            self._start_closing(connection)
+
+    def _start_closing(self, connection: ServerConnection) -> None:
+        task = asyncio.create_task(connection.close())
+        self._closing[task] = connection
+        task.add_done_callback(self._close)
 
     async def close(self) -> None:
         """Close all connections, and wait for those that were dropped."""
@@ -77,6 +94,8 @@ class ConnectionPool:
             self._sweeping.cancel()
         for key in list(self.connections):
             self.drop(key)
+        while self._retired:
+            self._start_closing(self._retired.pop())
         if self._closing:
             _, late = await asyncio.wait(self._closing, timeout=STOP_SECONDS)
             for task in late:

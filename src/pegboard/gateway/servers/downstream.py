@@ -11,6 +11,7 @@ from typing import ClassVar, Final, TypeAlias
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
@@ -33,6 +34,7 @@ from pegboard.errors import (
     Unauthorized,
     Unreachable,
 )
+from pegboard.gateway.servers.caller_key import CallerKey, key_of
 from pegboard.gateway.servers.connection_pool import IDLE_SECONDS, OWN_KEY, ConnectionPool
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.request_slots import RequestSlots
@@ -55,8 +57,8 @@ OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
 Prepare: TypeAlias = Callable[["Downstream", ServerCatalog], Awaitable[None]]
 """Called with a new catalog before it is in effect."""
-Login: TypeAlias = Callable[[ServerConfig, str], ClientAuth | None]
-"""Returns how to log in to a server, for a principal; "" is the gateway itself."""
+Login: TypeAlias = Callable[[ServerConfig, CallerKey | None], ClientAuth | None]
+"""Returns how to log in to a server, for a caller; None is the gateway itself."""
 
 _CLIENT: Final[Mapping[str, Json]] = {"name": "pegboard", "title": "Pegboard", "version": __version__}
 # All capabilities that a gateway can forward: a legacy server gets them once, before the callers are known.
@@ -130,6 +132,12 @@ class Downstream:
         key = self._key(caller)
         if self.config.share == "session" and key is not OWN_KEY:
             self._pool.drop(key)
+
+    def drop_caller(self, principal: Principal) -> None:
+        """Close the connections of a caller whose credentials for the server have changed."""
+        for key in list(self._pool.connections):
+            if isinstance(key, CallerKey) and (key.principal, key.issuer) == (principal.id, principal.issuer):
+                self._pool.retire(key)
 
     @property
     def state(self) -> State:
@@ -236,21 +244,27 @@ class Downstream:
                 supervisor.note_healthy()
             out.deadline = Deadline(quiet, max(config.max_timeout, quiet))
             return await connection.send(out)
-        except (ResponseTimeout, Unauthorized):
-            supervisor.note_suspect()
+        except (ResponseTimeout, Unauthorized) as fault:
+            # That one caller is not logged in says nothing about the gateway's own connection.
+            if key is OWN_KEY or not isinstance(fault, Unauthorized):
+                supervisor.note_suspect()
             raise
         finally:
             for slots in held[:taken]:
                 slots.free(account)
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
-            if key is not OWN_KEY and not connection.users and connection.breaker.is_open:
-                # The supervisor does not watch a caller's own connection: the next call gets a new one.
-                self._pool.drop(key)
+            if key is not OWN_KEY and not connection.users:
+                self._pool.close_retired(connection)
+                if connection.breaker.is_open and self._pool.connections.get(key) is connection:
+                    # The supervisor does not watch a caller's own connection: the next call gets a new one.
+                    self._pool.drop(key)
 
     def explain(self, fault: ServerFault) -> str:
         """What a caller may know about a fault, without the server's address, command or requests."""
         match fault:
+            case Unauthorized() if self.config.exchanges:
+                reason = "does not accept this caller: its authorization server refused to exchange the caller's token"
             case Unauthorized():
                 reason = _TOLD["needs_login"]
             case ResponseTimeout():
@@ -277,16 +291,16 @@ class Downstream:
         return self._board._scopes_of(kind, name) if isinstance(self._board, Board | LocalBoard) else frozenset()
 
     def _key(self, caller: Caller) -> Hashable:
-        """The key of the callers that share a link; without sessions, those of one principal."""
+        """The key of the callers that share a link."""
         if self.config.kind == "board":
             return OWN_KEY
-        return caller.principal.id if self.config.share == "principal" else (caller.principal.id, caller.session)
+        return key_of(caller, self.config)
 
     def _identify(self, out: OutgoingRequest, caller: Caller) -> None:
         """Set the caller of a request. The server gets the caller's capabilities, but not its identity."""
         known = self._callers.get(id(caller))
         if known is None or known[0] is not caller:
-            shown = replace(caller, version=MODERN, transport="direct")
+            shown = replace(caller, version=MODERN, transport="direct", credentials=None)
             identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
             known = self._callers[id(caller)] = caller, shown, identity
         _, out.caller, identity = known
@@ -297,11 +311,11 @@ class Downstream:
     # Links.
 
     def _make_connection(self, key: Hashable) -> ServerConnection:
-        principal = key if isinstance(key, str) else key[0] if isinstance(key, tuple) else ""
+        caller = key if isinstance(key, CallerKey) else None
         try:
             return ServerConnection(
                 self._label,
-                lambda unattributed: self._make_link(unattributed, principal),
+                lambda unattributed: self._make_link(unattributed, caller),
                 self._tools,
                 self._list_again,
                 roots=self.config.roots,
@@ -314,7 +328,7 @@ class Downstream:
     async def _list_again(self) -> None:
         await self._supervisor.list_again()
 
-    def _make_link(self, unattributed: Channel, principal: str) -> ServerLink:
+    def _make_link(self, unattributed: Channel, caller: CallerKey | None) -> ServerLink:
         config = self.config
         if config.problem:
             raise SetupError(config.problem)
@@ -324,14 +338,14 @@ class Downstream:
             return InProcessLink(self._board, self._identity)
         options = LinkOptions(
             server=self._label,
-            headers=config.headers,
+            headers=config.own_headers if caller is None else {**config.headers, **dict(caller.headers)},
             env={**config.child_env(os.environ), **self._marks},
             cwd=config.cwd,
             version=config.version,
             connect_timeout=self._supervisor.connect_timeout,
             start_timeout=self._start_timeout,
             connections=config.concurrency + SPARE_CONNECTIONS,
-            auth=None if self._login is None else self._login(config, principal),
+            auth=None if self._login is None else self._login(config, caller),
             restarts=None,
         )
         return open_link(

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 
 from pegboard.client.links.credentials import ClientAuth
-from pegboard.client.login.browser import Login, Redirect
-from pegboard.client.login.oauth import ClientCredentials, OAuth
+from pegboard.client.login.authentication import Credentials
+from pegboard.client.login.browser import Login, NoBrowser
+from pegboard.client.login.exchange import IdentityProvider, SubjectToken, TokenExchange
+from pegboard.client.login.oauth import ClientCredentials, OAuth, read_key
 from pegboard.client.login.storage import FileStorage, MemoryStorage, Storage
 from pegboard.config.gateway_config import AuthConfig, ServerConfig
-from pegboard.errors import LoginFailed
 from pegboard.gateway.state_folder import token_folder
-
-
-class NoLogin:
-    """The login of a program without a user: it fails."""
-
-    def __init__(self, server: str) -> None:
-        self._server = server
-
-    def opened(self, registered: str | None) -> AbstractAsyncContextManager[Redirect]:
-        """Raise an error that names the command to run."""
-        raise LoginFailed(f"The server {self._server!r} needs a login: run `pegboard login CONFIG {self._server}`")
 
 
 class Logins:
@@ -39,14 +28,15 @@ class Logins:
     def auth(self, config: ServerConfig, principal: str = "") -> ClientAuth | None:
         """The credentials for a server; None if it must not get a token of ours."""
         if config.kind not in ("http", "sse", "websocket") or any(
-            name.lower() == "authorization" for name in config.headers
+            name.lower() == "authorization" for name in (*config.headers, *config.principal_headers)
         ):
             return None
         settings = config.auth or AuthConfig()
-        if settings.kind == "none":
+        if settings.kind in ("none", "header"):
             return None
         storage = PrefixedStorage(self._storage, principal)
-        if settings.kind == "client_credentials":
+        if settings.kind == "client_credentials" or (settings.kind == "exchange" and settings.client_secret):
+            # Where callers' tokens are exchanged, the gateway itself reads the lists in its own name.
             return ClientCredentials(
                 settings.client_id or "",
                 settings.client_secret,
@@ -56,7 +46,7 @@ class Logins:
                 storage=storage,
             )
         return OAuth(
-            login=self._login or NoLogin(config.name),
+            login=self._login or NoBrowser(_how_to_log_in(config)),
             storage=storage,
             client_id=settings.client_id,
             client_secret=settings.client_secret,
@@ -64,6 +54,27 @@ class Logins:
             issuer=settings.issuer,
             scopes=settings.scopes,
         )
+
+
+def exchange_login(settings: AuthConfig, token: str) -> TokenExchange:
+    """How to log in to a server with the token of a caller."""
+    provider = settings.identity_provider
+    known = None if provider is None else Credentials(provider.client_id, provider.client_secret)
+    return TokenExchange(
+        Credentials(settings.client_id or "", settings.client_secret, private_key=read_key(settings.private_key)),
+        SubjectToken(token, "access_token" if provider is None else provider.subject_type),
+        provider=None if provider is None or known is None else IdentityProvider(provider.issuer, known),
+        audience=settings.audience,
+        issuer=settings.issuer,
+        scopes=settings.scopes,
+    )
+
+
+def _how_to_log_in(config: ServerConfig) -> str:
+    command = f"run `pegboard login CONFIG {config.name}`"
+    if config.of_each_user:
+        return f"The server {config.name!r} lists its tools only after a login: {command}; its users log in themselves"
+    return f"The server {config.name!r} needs a login: {command}"
 
 
 class PrefixedStorage:

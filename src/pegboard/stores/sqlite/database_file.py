@@ -92,8 +92,8 @@ def connect(path: Path, sync: Sync = "normal") -> sqlite3.Connection:
     return connection
 
 
-def remove_unused(path: Path, kept: str) -> bool:
-    """Remove the file if it is a store that no process has open and that has no content in the record `kept`.
+def remove_unused(path: Path, *kept: str) -> bool:
+    """Remove the file if it is a store that no process has open and that has no content in the records `kept`.
 
     It must not be in use in this process.
     """
@@ -102,10 +102,11 @@ def remove_unused(path: Path, kept: str) -> bool:
         try:
             if _pragma(connection, "application_id") != _APPLICATION:
                 return False
-            if connection.execute(
-                "SELECT 1 FROM records WHERE key = ? AND length(value) > 1", (digest(kept),)
-            ).fetchone():
-                return False
+            for record in kept:
+                if connection.execute(
+                    "SELECT 1 FROM records WHERE key = ? AND length(value) > 1", (digest(record),)
+                ).fetchone():
+                    return False
             # Only the last connection can leave WAL mode; SQLite then removes the files beside it, too.
             if connection.execute("PRAGMA journal_mode = delete").fetchone()[0] != "delete":
                 return False

@@ -1,0 +1,137 @@
+"""`pegboard connections CONFIG`: list and remove the connections of users to servers; change the key of the vault."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from pegboard.cli.output import note, show
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
+from pegboard.errors import SetupError
+from pegboard.gateway.connections.connections import Connections, Server
+from pegboard.gateway.connections.vault import StoredConnection, Vault, vault_key_missing
+from pegboard.gateway.state_folder import store_path
+from pegboard.limits import Limits
+from pegboard.security.seal import read_keys
+from pegboard.stores.memory import MemoryStore
+from pegboard.stores.store_url import open_store
+
+OK, USAGE = 0, 2
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="pegboard connections",
+        description="List the connections that users have made to servers of a configuration, without their secrets; "
+        "remove some of them; encrypt them with a new key.",
+        epilog="The key is that of the gateway: PEGBOARD_SECRET, or vault.key in the configuration. To replace it, set it "
+        "to NEW,OLD, run this with --rotate, and remove OLD.",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--principal", metavar="ID", help="only those of this principal")
+    parser.add_argument("--server", metavar="SERVER", help="only those to this server, or TOOLBOX/SERVER")
+    parser.add_argument(
+        "--remove", action="store_true", help="remove them, and revoke their tokens where that is possible"
+    )
+    parser.add_argument("--rotate", action="store_true", help="encrypt everything with the first key")
+    parser.add_argument("--store", metavar="ADDRESS", help="the store of the gateway: sqlite:PATH or redis://HOST")
+    chosen = parser.parse_args(argv)
+    if chosen.remove and not (chosen.principal or chosen.server):
+        parser.error("--remove needs --principal, --server or both, so that not everything is removed by mistake")
+    address = chosen.store or os.environ.get("PEGBOARD_STORE") or f"sqlite:{store_path(chosen.config)}"
+    return asyncio.run(_run(read_config(chosen.config, os.environ), address, chosen))
+
+
+async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) -> int:
+    async with _open(config, address) as connections:
+        if chosen.rotate:
+            count = await connections.vault.encrypt_again()
+            note(f"{count} connections are encrypted with the first key; earlier keys are no longer needed")
+            return OK
+        found = [
+            entry
+            for entry in await connections.vault.all()
+            if chosen.principal in (None, entry.owner.principal) and _is_at(connections, entry, chosen.server)
+        ]
+        if chosen.remove:
+            return await _remove(connections, found)
+        if chosen.json:
+            show(msgspec.json.encode([_fields(connections, entry) for entry in found]).decode())
+            return OK
+    if not found:
+        note("There are no connections")
+    for entry in found:
+        fields = _fields(connections, entry)
+        name = fields["server"] or fields["url"]
+        issuer = f"   of {fields['issuer']}" if fields["issuer"] else ""
+        show(
+            f"{name}   {fields['principal']}{issuer}   since {time.strftime('%Y-%m-%d %H:%MZ', time.gmtime(entry.since))}"
+        )
+    return OK
+
+
+async def _remove(connections: Connections, found: Sequence[StoredConnection]) -> int:
+    if not found:
+        note("There are no such connections")
+        return USAGE
+    for entry in found:
+        configured = connections.find_config(entry.owner)
+        said = await connections.remove_owner(entry.owner, None if configured is None else configured[1])
+        note(f"{_name(configured) or entry.owner.server}: {entry.owner.principal}: {said}")
+    return OK
+
+
+def _fields(connections: Connections, entry: StoredConnection) -> dict[str, str | float]:
+    owner = entry.owner
+    return {
+        "server": _name(connections.find_config(owner)),
+        "url": owner.server,
+        "principal": owner.principal,
+        "issuer": owner.issuer,
+        "since": entry.since,
+    }
+
+
+def _is_at(connections: Connections, entry: StoredConnection, wanted: str | None) -> bool:
+    name = _name(connections.find_config(entry.owner))
+    return wanted is None or wanted in (name, name.partition("/")[2], entry.owner.server)
+
+
+def _name(configured: tuple[Server, ServerConfig] | None) -> str:
+    """The name of a server; empty if the configuration does not have it any more."""
+    return "" if configured is None else "/".join(configured[0])
+
+
+@asynccontextmanager
+async def _open(config: GatewayConfig, address: str) -> AsyncIterator[Connections]:
+    secret = config.vault_key or os.environ.get("PEGBOARD_SECRET") or ""
+    if not secret:
+        raise vault_key_missing(config.path)
+    store = open_store(address, Limits())
+    if isinstance(store, MemoryStore):
+        raise SetupError(
+            "connections are kept in a store that outlives a process: use --store sqlite:PATH or redis://HOST"
+        )
+    await store.start()
+    connections = Connections(config.name, Vault(store, read_keys(secret)), lambda _: None)
+    connections.configure(
+        {
+            (toolbox.name, server.name): server
+            for toolbox in config.toolboxes.values()
+            for server in toolbox.servers.values()
+            if server.of_each_user
+        }
+    )
+    try:
+        await connections.vault.check()
+        yield connections
+    finally:
+        await connections.stop()
+        await store.close()

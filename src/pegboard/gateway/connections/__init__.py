@@ -1,0 +1,1 @@
+"""Each user's own credentials for servers: the vault, and the pages where a user connects."""

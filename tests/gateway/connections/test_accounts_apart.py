@@ -1,0 +1,70 @@
+"""Two users with two accounts at one server are never taken for each other, whatever they share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pegboard.client.login import access_tokens
+from tests.gateway.connections.account_site import AccountSite, Served, account_site, person
+
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+
+
+async def interleave(accounts: AccountSite, gateways: list[Served], rounds: int, seed: int) -> None:
+    """Calls of both users in both eras through all replicas, many at a time."""
+    order = random.Random(seed)
+
+    async def call(number: int) -> None:
+        user, gateway, era = order.choice(("ann", "bob")), order.choice(gateways), order.choice((MODERN, LEGACY))
+        assert await gateway.call(user, era, mark=f" {number}") == f"{user}-account {number}"
+
+    await asyncio.gather(*(call(number) for number in range(rounds)))
+
+
+@pytest.mark.parametrize("share", ["all", "principal", "session"])
+async def test_two_users_are_never_crossed_over_replicas_and_a_restart(
+    tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with account_site(tmp_path) as accounts, person(accounts, "ann") as ann, person(accounts, "bob") as bob:
+        async with accounts.gateway(share=share) as one, accounts.gateway(share=share) as two:
+            # Each connects at one replica, in one era, at the same time.
+            first = await asyncio.gather(
+                one.call("ann", MODERN, elicit=ann.elicit), two.call("bob", LEGACY, elicit=bob.elicit)
+            )
+            assert [*first] == ["ann-account", "bob-account"]
+            await interleave(accounts, [one, two], 24, seed=1)
+        async with accounts.gateway(share=share) as one, accounts.gateway(share=share) as two:
+            monkeypatch.setattr(access_tokens, "time", SimpleNamespace(time=lambda: time.time() + 700))
+            await interleave(accounts, [one, two], 24, seed=2)
+        assert (accounts.issuer.refreshed["ann-account"], accounts.issuer.refreshed["bob-account"]) == (1, 1)
+        assert accounts.issuer.reused == 0
+        assert (len(ann.opened), len(bob.opened)) == (1, 1)
+
+
+async def test_a_connection_that_is_removed_is_not_used_any_more(tmp_path: Path) -> None:
+    async with (
+        account_site(tmp_path) as accounts,
+        person(accounts, "ann") as ann,
+        person(accounts, "bob") as bob,
+        accounts.gateway() as one,
+        accounts.gateway() as two,
+    ):
+        for gateway in (one, two):
+            assert await gateway.call("ann", elicit=ann.elicit) == "ann-account"
+        assert await one.call("bob", elicit=bob.elicit) == "bob-account"
+        assert one.gateway.connections is not None
+        (entry,) = await one.gateway.connections.vault.of("key:ann")
+        said = await one.gateway.connections.remove_owner(entry.owner, one.gateway.downstreams[0].config)
+        assert said == "removed; revoked at its authorization server"
+        assert len(accounts.issuer.revoked) == 2
+        async with asyncio.timeout(20):
+            for gateway in (one, two):
+                while "/connect/accounts?link=" not in await gateway.call("ann"):
+                    pass
+        assert await two.call("bob") == "bob-account"
