@@ -152,6 +152,13 @@ async def test_open_requests_are_limited_for_each_requester_and_in_all() -> None
     await desk.approvals.ask(desk.request(7))
 
 
+async def test_a_caller_that_leaves_its_own_questions_unanswered_can_still_call() -> None:
+    desk = Desk(approvals_per_caller=3)
+    for number in range(5):
+        await desk.approvals.ask(desk.request(number, approval=SELF))
+    assert [request.id for request in await desk.approvals.open_for(ANN)] == ["r2", "r3", "r4"]
+
+
 @pytest.mark.parametrize("decided", [False, True])
 @pytest.mark.parametrize(
     ("wall", "ticks"),

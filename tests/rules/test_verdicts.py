@@ -324,6 +324,15 @@ def test_the_same_caller_with_other_scopes_has_another_verdict() -> None:
         ([{"who": "*", "allow": "*"}], "put it in brackets"),
         ([{"who": "*", "allow": [{"kind": "tools"}]}], "[0].allow[0].kind"),
         ([{"who": 3, "allow": ["*"]}], "[0].who"),
+        ([{"tools": ["*"], "approve": "other"}], 'got "other", expected one of "self", "others", "none"'),
+        ([{"tools": ["*"], "approve": {"roles": "lead"}}], "did you mean 'role'?"),
+        ([{"tools": ["*"], "approve": {}}], "[0].approve: an approver has no 'role'; add 'role'"),
+        ([{"tools": ["*"], "approve": True}], "[0].approve"),
+        ([{"tools": ["*"]}], "[0]: has 'tools' and no 'approve'"),
+        ([{"who": "*", "allow": ["*"], "firstUse": True}], "[0]: has 'firstUse' and no 'approve'"),
+        ([{"approve": "self"}], "[0]: has no effect; add 'tools'"),
+        ([{"who": "*", "allow": ["*"], "tools": ["*"], "approve": "self"}], "write two rules"),
+        ([{"tools": [{"kind": "prompt"}], "approve": "self"}], "only calls of tools can be approved"),
     ],
 )
 def test_a_mistake_in_a_rule_is_reported_with_its_place_and_fix(rules: Any, said: str) -> None:

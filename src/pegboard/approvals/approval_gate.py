@@ -134,10 +134,10 @@ class ApprovalGate:
             raw=call.raw,
             repaired=repaired,
         )
-        now = time.time()
+        now, request_id = time.time(), secrets.token_hex(8)
         client = call.caller.client.get("name")
         return ApprovalRequest(
-            id=secrets.token_hex(8),
+            id=request_id,
             digest=digest,
             requester=requester,
             client=client[:100] if isinstance(client, str) else "",
@@ -146,6 +146,7 @@ class ApprovalGate:
             server=tool.server,
             arguments=shown,
             approval=approval,
+            link=self._approvals.link(request_id),
             since=now,
             expires=now + limits.approval_seconds,
         )
@@ -181,6 +182,7 @@ class ApprovalGate:
                 return None
             # Another identical call was faster: this one needs an approval of its own.
             wanted.id = secrets.token_hex(8)
+            wanted.link = self._approvals.link(wanted.id)
         raise self._pending(wanted)
 
     async def _decision(self, call: Call, request: ApprovalRequest, asked: _Asked) -> ApprovalRequest:
@@ -230,9 +232,8 @@ class ApprovalGate:
         needed = f"{request.place} needs an approval before it runs"
         if request.approval.by == "self" and len(request.arguments) <= _MAX_SHOWN and _can(call, "form"):
             return Elicit(f"{needed}. Do you approve this call? Its arguments:\n{request.arguments}", _FORM)
-        link = self._approvals.link(request.id)
-        if link and _can(call, "url"):
-            return Elicit(f"{needed}: {request.wanted}. This page shows the call and its arguments", url=link)
+        if request.link and _can(call, "url"):
+            return Elicit(f"{needed}: {request.wanted}. This page shows the call and its arguments", url=request.link)
         return None
 
     # -- waiting -----------------------------------------------------------------------------------------------------
@@ -248,9 +249,8 @@ class ApprovalGate:
         return await self._approvals.wait(request.id, seconds)
 
     def _pending(self, request: ApprovalRequest) -> NotApproved:
-        link = self._approvals.link(request.id)
-        where = f" at {link}" if link else ""
-        figures: dict[str, Any] = {"approval": request.id} | ({"url": link} if link else {})
+        where = f" at {request.link}" if request.link else ""
+        figures: dict[str, Any] = {"approval": request.id} | ({"url": request.link} if request.link else {})
         return NotApproved(
             f"{self._tool.name} did not run: it waits for approval ({request.wanted}{where}, request {request.id}). Tell the "
             "user. Once it is approved, call it again with exactly the same arguments; other arguments need another approval",

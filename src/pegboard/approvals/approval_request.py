@@ -28,6 +28,7 @@ class ApprovalRequest(Struct, kw_only=True):
     tool: the name of the tool at its own server; `toolbox` and `server` are those of a gateway.
     arguments: the arguments after their repair, as JSON text.
     approval: who has to approve.
+    link: its page, as the process that made it is reached; the same in all questions about it. Empty without pages.
     since: when its state began; it ends at `expires`. Both are in seconds since the epoch.
     decided_by: the principal that decided; `reason` is the reason it gave.
     """
@@ -41,6 +42,7 @@ class ApprovalRequest(Struct, kw_only=True):
     server: str = ""
     arguments: str
     approval: Approval
+    link: str = ""
     since: float
     expires: float
     state: ApprovalState = "open"
@@ -55,12 +57,7 @@ class ApprovalRequest(Struct, kw_only=True):
     @property
     def wanted(self) -> str:
         """Who has to approve, in words."""
-        match self.approval.by:
-            case "self":
-                return "the caller has to approve it"
-            case "role":
-                return f"another person with the role {' or '.join(self.approval.roles)} has to approve it"
-        return "another person has to approve it"
+        return self.approval.wanted
 
     def objection(self, principal: Principal) -> str:
         """Why a principal may not decide the request; an empty text if it may.

@@ -74,12 +74,13 @@ class DecisionLog(Protocol):
 
 
 class _Listed(Struct, array_like=True):
-    """A request in the list of those that are alive."""
+    """A request in the list of those that are alive; `own` if its requester may decide it."""
 
     id: str
     digest: str
     requester: str
     expires: float
+    own: bool
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -127,7 +128,8 @@ class Approvals:
     async def ask(self, wanted: ApprovalRequest) -> ApprovalRequest:
         """The request for the approval of this call: a new one, unless there is one with the same digest.
 
-        LimitReached if the requester, or all together, have too many.
+        LimitReached if the requester, or all together, have too many. A requester that may decide itself drops its oldest
+        one: it has left that question unanswered.
         """
         records, limits = self._store.records, self._limits
         while True:
@@ -140,16 +142,23 @@ class Approvals:
                 if known is not None and known.state != "used":
                     return known
                 listed.remove(same)
-            own = sum(entry.requester == wanted.requester for entry in listed)
-            if own >= limits.approvals_per_caller or len(listed) >= limits.approvals:
-                raise LimitReached(
-                    f"{own} calls already wait for an approval; wait until some are decided",
-                    "approvals",
-                    retry_after=60,
-                )
+            own = [entry for entry in listed if entry.requester == wanted.requester]
+            dropped = None
+            if len(own) >= limits.approvals_per_caller or len(listed) >= limits.approvals:
+                dropped = next((entry for entry in own if entry.own), None)
+                if dropped is None:
+                    raise LimitReached(
+                        f"{len(own)} calls already wait for an approval; wait until some are decided",
+                        "approvals",
+                        retry_after=60,
+                    )
+                listed.remove(dropped)
             await records.put(self._key(wanted.id), _encode(wanted), ttl=self._left(wanted))
-            entry = _Listed(wanted.id, wanted.digest, wanted.requester, wanted.expires)
+            is_own = wanted.approval.by == "self"
+            entry = _Listed(wanted.id, wanted.digest, wanted.requester, wanted.expires, is_own)
             if await records.put(self._list_key, _encode([*listed, entry]), if_version=version) is not None:
+                if dropped is not None:
+                    await records.delete(self._key(dropped.id))
                 await self._publish("asked", wanted, wanted.requester, "call")
                 return wanted
             await records.delete(self._key(wanted.id))

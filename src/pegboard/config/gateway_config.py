@@ -21,7 +21,7 @@ from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
-from pegboard.config.rule_keys import check_patterns
+from pegboard.config.rule_keys import check_approvers, check_patterns
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
 from pegboard.config.source_file import KeyPath, ParsedSource, read_source
 from pegboard.config.variables import Variables
@@ -398,6 +398,7 @@ def _resolve(values: dict[str, Any], tree: Mapping[str, Json], entries: ServerEn
     """Check and resolve keys that depend on each other."""
     servers_of = {name: tuple(toolbox.get("servers", {})) for name, toolbox in values.get("toolboxes", {}).items()}
     check_patterns(values.get("rules", ()), servers_of, notes)
+    check_approvers(values.get("rules", ()), notes, has_auth="auth" in tree)
     check_middleware_entries(values, (), notes, entries.path)
     toolboxes = values.get("toolboxes", {})
     if not toolboxes and isinstance(tree.get("toolboxes"), dict) and not tree["toolboxes"]:

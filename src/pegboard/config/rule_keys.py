@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from pegboard.call import Json
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
@@ -80,13 +78,9 @@ _APPROVE: Final = UnionValue(
 )
 
 
-def _rule(
-    who: tuple[Who, ...] = (), approve: Approval | None = None, first_use: bool | None = None, **items: Any
-) -> Rule:
-    if approve is not None:
-        # Without 'who', it holds for all callers.
-        who, approve = who or (Who(),), replace(approve, first_use=bool(first_use))
-    return Rule(who=who, approve=approve, **items)
+def _rule(who: tuple[Who, ...] = (), approve: Approval | None = None, **more: Any) -> Rule:
+    # Approvals are for all callers unless the rule says for which.
+    return Rule(who=who or (Who(),) if approve is not None else who, approve=approve, **more)
 
 
 RULE: Final = ObjectValue(
@@ -128,8 +122,9 @@ def check_rules(rules: Sequence[Rule], notes: ConfigReport, place: KeyPath) -> N
     for position, rule in enumerate(rules):
         here = (*place, position)
         decides = rule.allow or rule.deny or rule.hide
-        if rule.approve is None and rule.tools:
-            notes.add_mistake(here, "has 'tools' and no 'approve'", fix="add 'approve', or write 'allow' for 'tools'")
+        if rule.approve is None and (rule.tools or rule.first_use):
+            key = "tools" if rule.tools else "firstUse"
+            notes.add_mistake(here, f"has {key!r} and no 'approve'", fix='add \'approve\': "self" or "others"')
         elif rule.approve is None:
             if not rule.who:
                 notes.add_mistake(here, "a rule has no 'who'", fix="add 'who'")
@@ -155,6 +150,16 @@ def check_patterns(rules: Sequence[Rule], servers: Mapping[str, Collection[str]]
                 if what.kind and LOCATED_KINDS.isdisjoint(what.kind):
                     continue
                 _check_pattern(what.match, servers, notes, ("rules", position, effect, index))
+
+
+def check_approvers(rules: Sequence[Rule], notes: ConfigReport, *, has_auth: bool) -> None:
+    """Warn where the requester and the approver of a call cannot be distinguished."""
+    for position, rule in enumerate(rules):
+        if not has_auth and rule.approve is not None and rule.approve.by in ("others", "role"):
+            notes.warn(
+                ("rules", position, "approve"),
+                "without 'auth', callers over HTTP are anonymous, and the user who runs the gateway decides about all calls",
+            )
 
 
 def _check_pattern(pattern: str, servers: Mapping[str, Collection[str]], notes: ConfigReport, place: KeyPath) -> None:

@@ -82,12 +82,23 @@ class Approval(Struct, frozen=True, kw_only=True):
     first_use: bool = False
     rule: str = ""
 
+    @property
+    def wanted(self) -> str:
+        """Who has to approve, in words."""
+        match self.by:
+            case "self":
+                return "the caller has to approve it"
+            case "role":
+                return f"another person with the role {' or '.join(self.roles)} has to approve it"
+        return "another person has to approve it"
+
 
 class Rule(Struct, frozen=True, kw_only=True):
     """What some callers may see and use: any of `who`. Within a rule, `hide` goes before `deny`, and `deny` before
     `allow`.
 
-    A rule with `approve` decides nothing about access: it says who approves calls of its `tools`.
+    A rule with `approve` decides nothing about access: it says who approves calls of its `tools`, or with `first_use` a
+    caller's first call of each server.
     """
 
     who: tuple[Who, ...]
@@ -96,6 +107,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     hide: tuple[What, ...] = ()
     tools: tuple[What, ...] = ()
     approve: Approval | None = None
+    first_use: bool = False
 
 
 class Item(Struct, frozen=True, kw_only=True, eq=False):

@@ -74,6 +74,7 @@ UNMATCHED: Final = "no rule matches"
 """The rule of a verdict about an item that there are rules for, but none that matches."""
 
 _ALLOWED: Final = Verdict("allow", "there are no rules")
+_ALLOWED_UNLESS_REFUSED: Final = Verdict("allow", "all rules are about approvals")
 _ALLOWED_META_TOOL: Final = Verdict(
     "allow", "no rule matches; a meta-tool shows and calls only what the caller may use"
 )
@@ -292,7 +293,7 @@ class View:
 
     def _decide(self, item: Item, matching: Iterable[_Clause], holding: Container[int]) -> Verdict:
         if not self._rules._decides:
-            return _ALLOWED
+            return _ALLOWED_UNLESS_REFUSED if self._rules._rules else _ALLOWED
         for clause in matching:
             if clause.rule in holding:
                 return clause.verdict
@@ -354,7 +355,7 @@ def _compile_approvals(rules: Sequence[Rule], located: bool) -> Iterator[_Clause
             continue
         for what in rule.tools:
             label = f"rules[{number}]: approve {_describe(what)}"
-            verdict = Verdict("allow", label, approval=replace(rule.approve, rule=label))
+            verdict = Verdict("allow", label, approval=replace(rule.approve, rule=label, first_use=rule.first_use))
             yield _Clause(number, number, verdict, *_split(what, located), frozenset({"tool"}), what)
 
 

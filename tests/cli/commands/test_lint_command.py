@@ -102,6 +102,18 @@ def test_it_shows_what_a_principal_sees_of_a_gateway(folder: Path, capsys: pytes
     assert {line[0] for line in lines(capsys)[0]} == {"allow"}
 
 
+def test_it_shows_which_calls_need_an_approval_and_warns_where_approvers_are_anonymous(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(folder, [{"tools": ["office/notes/delete"], "approve": {"role": "lead"}}])
+    assert lint_command.main(["pegboard.json", "--as", "ann"]) == 1
+    printed, said = lines(capsys)
+    asked = "all rules are about approvals; another person with the role lead has to approve it (rules[0]: approve office/notes/delete)"
+    assert ["allow", "tool", "office/notes/delete", asked] in printed
+    assert ["allow", "tool", "office/notes/read", "all rules are about approvals"] in printed
+    assert "rules[0].approve: without 'auth', callers over HTTP are anonymous" in said
+
+
 def test_a_pattern_that_matches_nothing_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configure(folder, [{"who": "*", "allow": ["office/notes/raed", {"kind": "console"}, "office/*"]}])
     assert lint_command.main(["pegboard.json"]) == 1

@@ -139,7 +139,9 @@ def _print(checked: _Checked, principal: Principal) -> None:
     width = max((len(path) for _, path, _ in checked.items), default=0)
     for kind, path, verdict in checked.items:
         scopes = f"; allowed with the scope {' '.join(verdict.scopes)}" if verdict.scopes else ""
-        show(f"{verdict.effect:<5}  {kind:<9}  {path:<{width}}  {verdict.rule}{scopes}")
+        approval = verdict.approval
+        asks = f"; {approval.wanted} ({approval.rule})" if approval is not None else ""
+        show(f"{verdict.effect:<5}  {kind:<9}  {path:<{width}}  {verdict.rule}{scopes}{asks}")
     seen = sum(verdict.listed for _, _, verdict in checked.items)
     who = repr(principal.id) if principal else "an anonymous caller"
     note(f"{who} sees {seen} of {counted(len(checked.items), 'item')}")
@@ -149,6 +151,7 @@ def _as_json(checked: _Checked, judged: bool) -> Mapping[str, object]:
     items: Iterable[object] = [
         {"kind": kind, "item": path, "verdict": verdict.effect, "listed": verdict.listed, "rule": verdict.rule}
         | ({"scopes": list(verdict.scopes)} if verdict.scopes else {})
+        | ({} if verdict.approval is None else {"approval": verdict.approval})
         for kind, path, verdict in checked.items
     ]
     return {
