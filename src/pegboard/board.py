@@ -205,7 +205,7 @@ class Board(GroupedRegistry, Hosted):
             add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
         )
         self._feed: ChangeFeed | None = None
-        self.approvals = Approvals(name, self.limits)
+        self.approvals = Approvals(name, self.limits, find_audit=lambda: self.audit)
         self._owns_approvals = True
         self._dispatcher = Dispatcher(
             self.tools,

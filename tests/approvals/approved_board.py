@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from pegboard import Board, Limits, Principal
 from pegboard.testing import fixed_tokens
 
 PEOPLE = {"ann": Principal("ann"), "lea": Principal("lea", roles=frozenset({"lead"}))}
-RULES = [{"tools": ["delete_*"], "approve": {"role": "lead"}}, {"tools": ["write_*"], "approve": "self"}]
+RULES: list[dict[str, Any]] = [
+    {"tools": ["delete_*"], "approve": {"role": "lead"}},
+    {"tools": ["write_*"], "approve": "self"},
+]
 
 board = Board(
     "approved",

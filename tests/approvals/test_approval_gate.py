@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,15 +21,17 @@ from pegboard.client.call_result import CallResult
 from pegboard.client.question_handlers import Elicitation
 from pegboard.errors import InvalidParams
 from pegboard.execution.executor import ToolExecutor
-from pegboard.middleware import Cache, RateLimit, Retry
+from pegboard.middleware import Audit, Cache, RateLimit, Retry
 from pegboard.protocol.extensions import TASKS
 from pegboard.tools.parameters import ToolCallRequest
+from tests.middleware.audit.audit_records import SECRET, records_of
 from tests.waiting import SOON
 
 ERAS = ("2026-07-28", "2025-11-25")
 ANN, BOB = Principal("ann"), Principal("bob")
 LEAD = Principal("lea", roles=frozenset({"lead"}))
-FORM, URL = {"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}
+FORM: Mapping[str, Json] = {"elicitation": {"form": {}}}
+URL: Mapping[str, Json] = {"elicitation": {"url": {}}}
 REFUSED = "dev.pegboard/refused"
 AT_ONCE = Limits(approval_wait_seconds=0.0)
 PATIENT = Limits(approval_wait_seconds=SOON)
@@ -352,7 +355,7 @@ async def test_a_url_question_leads_to_the_page_and_its_answer_decides_nothing()
 async def test_a_tool_may_ask_its_caller_after_the_approval(version: str, by: str) -> None:
     yard = Yard({"tools": ["pay"], "approve": by}, limits=PATIENT)
 
-    async def answer(question: Elicitation) -> Json:
+    async def answer(question: Elicitation) -> Mapping[str, Json]:
         return {"value": "savings"} if "account" in question.message else {"approve": True}
 
     async with Client(yard.board, version=version, elicit=answer) as client:
@@ -450,6 +453,25 @@ async def test_arguments_are_those_that_hooks_pass_on_and_a_retry_needs_no_secon
     assert runs == [8, 8]
 
 
+async def test_the_audit_log_has_the_request_the_decision_and_the_call_that_used_it(tmp_path: Path) -> None:
+    yard = Yard({"tools": ["delete_*"], "approve": "others"})
+    audit = Audit(tmp_path, secret=SECRET)
+    yard.board.use(audit)
+    await send(yard.board, "delete_note", {"number": 3})
+    request = await yard.decide(reason="it is old")
+    await send(yard.board, "delete_note", {"number": 3})
+    audit.close()
+    asked, decided, used = records_of(tmp_path)
+    assert (asked["outcome"], asked["principal"], asked["approval"]) == (
+        "refused",
+        "ann",
+        {"id": request.id, "decision": "open", "rule": "rules[0]: approve delete_*"},
+    )
+    assert (decided["action"], decided["principal"], decided["name"]) == ("approvals.grant", "lea", "delete_note")
+    assert decided["details"] == {"id": request.id, "for": "ann", "digest": request.digest, "reason": "it is old"}
+    assert (used["outcome"], used["approval"]["by"], used["approval"]["id"]) == ("ok", "lea", request.id)
+
+
 async def test_a_result_that_was_approved_is_not_cached_for_others() -> None:
     yard = Yard({"tools": ["read_note"], "approve": "others"})
     yard.board.use(Cache(60, shared=True))
@@ -538,7 +560,7 @@ async def test_a_server_behind_a_gateway_may_ask_after_the_approval(version: str
     servers = {"office": {"description": "Notes", "mcpServers": {"notes": {"board": yard.board}}}}
     gateway = Gateway({"toolboxes": servers, "rules": [{"tools": ["*"], "approve": by}]}, limits=PATIENT)
 
-    async def answer(question: Elicitation) -> Json:
+    async def answer(question: Elicitation) -> Mapping[str, Json]:
         return {"value": "savings"} if "account" in question.message else {"approve": True}
 
     async with Client(gateway, version=version, elicit=answer) as client:

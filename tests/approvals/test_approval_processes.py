@@ -23,7 +23,9 @@ from tests.waiting import SOON
 pytestmark = pytest.mark.process
 
 BOARD = ROOT / "tests" / "approvals" / "approved_board.py"
-FORM, URL, NONE = {"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}, dict[str, Any]()
+FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
+URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
+NONE: Mapping[str, Any] = {}
 YES = {"action": "accept", "content": {"approve": True}}
 
 

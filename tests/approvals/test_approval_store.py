@@ -15,6 +15,7 @@ from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
 from pegboard.auth.principal import ANONYMOUS
 from pegboard.errors import AccessDenied, InvalidParams, LimitReached
+from pegboard.logs.audit_sink import AuditSink
 from pegboard.rules.rule import Approval
 from tests.stores.backends import Backend, Clock, shared
 from tests.waiting import SOON
@@ -223,17 +224,16 @@ async def test_a_person_sees_its_own_requests_and_those_it_may_decide() -> None:
 
 
 async def test_a_decision_that_cannot_be_recorded_does_not_happen() -> None:
-    desk = Desk()
-
-    class Full:
+    class Full(AuditSink):
         async def record(self, action: str, **facts: Any) -> None:
             assert (action, facts["principal"], facts["name"]) == ("approvals.grant", "bob", "delete")
             raise LimitReached("the disk is full", "audit_unavailable")
 
-    desk.approvals.log = Full()
-    await desk.approvals.ask(desk.request())
+    desk = Desk()
+    approvals = Approvals("desk", desk.limits, desk.wall, desk.ticks, find_audit=Full)
+    await approvals.ask(desk.request())
     with pytest.raises(LimitReached):
-        await desk.approvals.decide("r1", BOB, approve=True)
-    found = await desk.approvals.get("r1")
+        await approvals.decide("r1", BOB, approve=True)
+    found = await approvals.get("r1")
     assert found is not None
     assert found.state == "open"

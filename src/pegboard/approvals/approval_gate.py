@@ -170,13 +170,13 @@ class ApprovalGate:
                         return asked.reply
                     request = await self._decision(call, request, asked)
             if request.state == "refused":
-                call.note(approval={"id": request.id, "by": request.decided_by, "decision": "refused"})
+                self._note(call, request)
                 raise _refused(request, request.decided_by, request.reason)
             if request.state == "open":
-                call.note(approval={"id": request.id, "decision": "open"})
+                self._note(call, request)
                 raise self._pending(request)
             if await approvals.use(request):
-                call.note(approval={"id": request.id, "by": request.decided_by, "decision": "approved"})
+                self._note(call, request)
                 if self._approval.first_use:
                     await approvals.remember_server(request)
                 return None
@@ -184,6 +184,11 @@ class ApprovalGate:
             wanted.id = secrets.token_hex(8)
             wanted.link = self._approvals.link(wanted.id)
         raise self._pending(wanted)
+
+    def _note(self, call: Call, request: ApprovalRequest) -> None:
+        """Add the approval to the record of the call."""
+        noted = {"id": request.id, "decision": request.state, "rule": self._approval.rule}
+        call.note(approval=noted | ({"by": request.decided_by} if request.decided_by else {}))
 
     async def _decision(self, call: Call, request: ApprovalRequest, asked: _Asked) -> ApprovalRequest:
         """The request after its caller was asked, and was waited for; still open if it is not decided."""

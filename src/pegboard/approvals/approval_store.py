@@ -17,8 +17,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +28,7 @@ from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import AccessDenied, InvalidParams, LimitReached
 from pegboard.limits import Limits
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.logs.printable import printable
 from pegboard.rules.rule import Approval
 from pegboard.stores.memory import MemoryStore
@@ -58,21 +59,6 @@ class ApprovalEvent(Struct, frozen=True, kw_only=True):
     request: ApprovalRequest
 
 
-class DecisionLog(Protocol):
-    """What records a decision before it takes effect, such as the audit log."""
-
-    async def record(
-        self,
-        action: str,
-        *,
-        principal: str,
-        name: str,
-        outcome: str,
-        transport: str,
-        details: Mapping[str, Any],
-    ) -> None: ...
-
-
 class _Listed(Struct, array_like=True):
     """A request in the list of those that are alive; `own` if its requester may decide it."""
 
@@ -98,14 +84,15 @@ class Approvals:
         limits: Limits,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
+        find_audit: Callable[[], AuditSink] = lambda: NO_AUDIT,
     ) -> None:
         self._name = name
         self._limits = limits
         self._clock = clock
         self._ticks = ticks
+        self._find_audit = find_audit
         self._given: Store | None = None
         self._seen: BoundedDict[str, float] = BoundedDict(4 * limits.approvals)
-        self.log: DecisionLog | None = None
         self.url = ""
         """The address of the pages for people, such as `https://tools.example.com/approvals`; empty without them."""
 
@@ -337,15 +324,9 @@ class Approvals:
             request.id,
             how,
         )
-        if self.log is not None:
-            await self.log.record(
-                action,
-                principal=request.decided_by,
-                name=request.place,
-                outcome="ok",
-                transport=how,
-                details=details,
-            )
+        await self._find_audit().record(
+            action, principal=request.decided_by, name=request.place, transport=how, details=details
+        )
 
     async def _publish(self, step: str, request: ApprovalRequest, by: str, how: str) -> None:
         # Arguments may contain secrets: they are deleted with the request, and not kept in the history.

@@ -147,7 +147,7 @@ class Gateway(Hosted):
         self._made = ConfiguredMiddleware(self.config)
         self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
         self._pins = read_pins(self.config)
-        self.approvals = Approvals(self.config.name, self.limits)
+        self.approvals = Approvals(self.config.name, self.limits, find_audit=lambda: self.audit)
         self._scanner = Scanner()
         self._main = GatewayEndpoint(
             MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow, self.approvals

@@ -17,6 +17,7 @@ import msgspec
 from pegboard import __version__
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
+from pegboard.cli.audited import audit_of
 from pegboard.cli.output import ask_for, note, note_lines, show, show_json, show_text
 from pegboard.cli.server_store import open_server_store, store_of
 from pegboard.cli.target_argument import read_headers
@@ -118,8 +119,12 @@ async def _connect(chosen: argparse.Namespace) -> AsyncIterator[_Server]:
             raise SetupError(f"{target}: name the store that the server uses: --store sqlite:PATH or redis://HOST")
     else:
         name, address = read_config(target, os.environ).name, chosen.store or store_of(target)
-    async with open_server_store(address, "approvals") as store:
-        approvals = Approvals(name, Limits())
+    is_config = not target.partition(":")[0].endswith(".py")
+    async with (
+        open_server_store(address, "approvals") as store,
+        audit_of(target if is_config else None, address) as audit,
+    ):
+        approvals = Approvals(name, Limits(), find_audit=lambda: audit)
         approvals.use_store(store)
         yield _StoredApprovals(approvals)
 
