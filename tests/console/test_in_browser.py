@@ -237,6 +237,25 @@ async def test_view_as_shows_the_rule_that_hides_a_tool(chromium: str) -> None:
         assert await page.text("td.name") == "book"
 
 
+async def test_a_call_that_waits_for_a_person_is_approved_in_the_page(chromium: str) -> None:
+    rules = [{"tools": ["delete_*"], "approve": {"role": "lead"}}, {"who": "*", "allow": ["*"]}]
+    board = Board("desk", rules=rules)
+
+    @board.tool
+    def delete_note(number: int) -> str:
+        """Deletes a note."""
+        return f"deleted {number}"
+
+    async with console(board, chromium) as (page, at), Client(at.mcp, name="agent") as client:
+        call = asyncio.create_task(client.call("delete_note", {"number": 7}))
+        await page.click("header a", "1 call waits for you")
+        await page.wait_for_text('"number": 7', ".waiting")
+        await page.fill(".waiting input", "it is a duplicate")
+        await page.click(".waiting button", "Approve")
+        await page.wait_for_text("Nothing waits for you")
+        assert (await call).text == "deleted 7"
+
+
 async def test_a_call_shows_what_the_model_of_each_agent_sees(chromium: str) -> None:
     async with console(make_board(), chromium) as (page, at):
         async with Client(at.mcp, name="agent") as client:

@@ -9,9 +9,12 @@ from typing import Any
 import httpx
 from scripts.agents_table import MODULE, PAGE, read_agents, write_module
 
-from pegboard import Auth, Board, Context, Gateway, Limits
+from pegboard import Auth, Board, Context, Gateway, Limits, Middleware
 from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
+from pegboard.errors import LimitReached
+from pegboard.logs.audit_sink import AuditSink
+from pegboard.middleware import Audit
 from tests.auth.serving import bearer, serving
 from tests.console.served import ServedConsole, serving_console
 from tests.console.test_console import send
@@ -139,6 +142,57 @@ async def test_a_single_tool_of_a_server_is_switched_off_and_on() -> None:
         assert len((await send(at, "/console/api/tools")).json) == 2
         unknown = await send(at, "/console/api/tool", method="POST", body={**switch, "server": "other"})
         assert unknown.status == 400
+
+
+async def test_every_change_in_the_console_is_recorded_before_it_is_made(tmp_path: Path) -> None:
+    config = {"toolboxes": {"office": {"description": "Sums", "mcpServers": {"desk": {"board": make_board()}}}}}
+    gateway = Gateway(config)
+    gateway.use(Audit(tmp_path / "audit"))
+    async with serving_console(gateway) as at:
+        await gateway.wait_connected(30)
+        place = {"toolbox": "office", "server": "desk"}
+        assert (await send(at, "/console/api/tool", method="POST", body={**place, "tool": "count"})).status == 200
+        assert (await send(at, "/console/api/server", method="POST", body={**place, "action": "stop"})).status == 200
+        assert (await send(at, "/console/api/accept", method="POST", body={"names": ["office/desk"]})).status == 400
+        shown = (await send(at, "/console/api/audit")).json["records"]
+        records = [record for record in shown if "name" in record]
+        wanted = [
+            ("lock.accept", "office/desk"),
+            ("servers.stop", "office/desk"),
+            ("tools.disable", "office/desk/count"),
+        ]
+        assert [(record["action"], record["name"]) for record in records] == wanted
+        assert {record["principal"].partition(":")[0] for record in records} == {"local"}
+        assert {(record["transport"], record["address"]) for record in records} == {("console", "127.0.0.1")}
+
+
+async def test_nothing_is_changed_if_it_cannot_be_recorded(tmp_path: Path) -> None:
+    config = {"toolboxes": {"office": {"description": "Sums", "mcpServers": {"desk": {"board": make_board()}}}}}
+    gateway = Gateway(config)
+    gateway.use(UnwritableAudit())
+    async with serving_console(gateway) as at:
+        await gateway.wait_connected(30)
+        stop = {"toolbox": "office", "server": "desk", "action": "stop"}
+        assert (await send(at, "/console/api/server", method="POST", body=stop)).status == 503
+        assert [server.state for server in gateway.downstreams] == ["ready"]
+
+
+class UnwritableAudit(Middleware, AuditSink):
+    """An audit log whose disk is full."""
+
+    async def record(self, action: str, **facts: Any) -> None:
+        raise LimitReached("The audit log cannot be written", "audit_unavailable")
+
+
+async def test_only_administrators_read_the_audit_log(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'store.db'}"
+    key = await add_key(store, "ann", scopes=["console.operate"])
+    board = make_board(auth=Auth(keys=True))
+    board.use(Audit(tmp_path / "audit"))
+    Console(BoardSubject(board), link=False)
+    async with serving(board, store=store) as site, httpx.AsyncClient(trust_env=False) as client:
+        refused = await client.get(f"{site.url}/console/api/audit", headers=bearer(key))
+        assert (refused.status_code, "console.administer" in refused.text) == (403, True)
 
 
 def test_the_agents_of_the_console_are_those_of_the_documentation() -> None:

@@ -12,15 +12,16 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import msgspec
+from msgspec import Struct
 
 from pegboard.call import Json
 from pegboard.console.console_access import RIGHTS, SECURITY_HEADERS, ConsoleAccess, Right, refuse
 from pegboard.console.console_calls import ConsoleCalls
-from pegboard.console.console_people import list_principals, view_as
+from pegboard.console.console_people import list_approvals, list_principals, list_records, view_as
 from pegboard.console.console_sessions import describe_sessions
 from pegboard.console.console_subject import ConsoleSubject
 from pegboard.console.live_stream import LiveStream
-from pegboard.errors import Busy, InvalidParams, Refusal, SetupError
+from pegboard.errors import Busy, InvalidParams, LimitReached, PegboardError, StoreDown
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import redirect
 from pegboard.server.pages.sign_in import Visitor, root_of
@@ -33,7 +34,21 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 _FRESH: Final = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
 Document: TypeAlias = Callable[[Visitor, Mapping[str, str]], Json | Awaitable[Json]]
-Change: TypeAlias = Callable[[Mapping[str, Json], Sink, Visitor], Coroutine[Any, Any, Answer | None]]
+
+
+class ChangeRequest(Struct):
+    """A change that a person makes: what the page sent, and where from."""
+
+    sent: Mapping[str, Json]
+    visitor: Visitor
+    address: str
+    sink: Sink
+
+    def text(self, name: str) -> str:
+        return str(self.sent.get(name, ""))
+
+
+Change: TypeAlias = Callable[[ChangeRequest], Coroutine[Any, Any, Answer | None]]
 
 
 class Console:
@@ -58,6 +73,7 @@ class Console:
             "search": lambda visitor, query: self._subject.search(query.get("q", "")[:200]),
             "lock": lambda visitor, query: self._subject.lock(),
             "sessions": lambda visitor, query: describe_sessions(subject.served),
+            "approvals": lambda visitor, query: list_approvals(subject.served, visitor),
             "people": lambda visitor, query: list_principals(subject.served.auth),
             "view": lambda visitor, query: view_as(subject, self._access, query),
             "server": lambda visitor, query: subject.server_tools(query.get("toolbox", ""), query.get("server", "")),
@@ -68,6 +84,7 @@ class Console:
             "server": ("operate", self._change_server),
             "tool": ("operate", self._switch_tool),
             "accept": ("administer", self._accept),
+            "approval": ("read", self._decide),
         }
 
     def link(self, url: str) -> str:
@@ -100,7 +117,7 @@ class Console:
             return Answer(405, headers=((b"allow", b"GET, POST"), *_FRESH))
         query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=20))
         if rest == "/events":
-            return await self._follow(query, head, sink)
+            return await self._follow(query, head, sink, visitor)
         if rest.startswith("/api/"):
             return await self._document(rest.removeprefix("/api/"), query, visitor)
         return _file(rest.removeprefix("/") or "index.html", head)
@@ -116,6 +133,10 @@ class Console:
             lines = b"\n".join(_encode(kept.details()) for kept in self._subject.history)
             disposition = (b"content-disposition", b'attachment; filename="calls.jsonl"')
             return Answer(200, lines + b"\n", b"application/jsonl", (*_FRESH, disposition))
+        if name == "audit":
+            if "administer" not in self._access.rights(visitor.principal):
+                return _lacking("administer", visitor)
+            return _json(await list_records(self._subject.served))
         document = self._documents.get(name)
         if document is None:
             return _json({"error": "Not found"}, 404)
@@ -134,18 +155,18 @@ class Console:
             "signed_in": visitor.session is not None and visitor.session.source != "link",
         }
 
-    async def _follow(self, query: Mapping[str, str], head: Head, sink: Sink) -> Answer | None:
+    async def _follow(self, query: Mapping[str, str], head: Head, sink: Sink, visitor: Visitor) -> Answer | None:
         if self._open_pages >= MAX_PAGES:
             return _json({"error": f"{MAX_PAGES} consoles are open already; close one of them"}, 503)
 
         async def is_allowed() -> bool:
-            visitor = await self._sign_in.visitor(head, PATH)
-            return isinstance(visitor, Visitor) and bool(self._access.rights(visitor.principal))
+            found = await self._sign_in.visitor(head, PATH)
+            return isinstance(found, Visitor) and bool(self._access.rights(found.principal))
 
         after = query.get("after", "0")
         self._open_pages += 1
         try:
-            stream = LiveStream(self._subject, sink, is_allowed)
+            stream = LiveStream(self._subject, sink, visitor.principal, is_allowed)
             await stream.run(int(after) if after.isdecimal() and len(after) < 16 else 0)
         finally:
             self._open_pages -= 1
@@ -158,45 +179,75 @@ class Console:
     ) -> Answer | None:
         if not self._sign_in.may_change(visitor, head):
             return _json({"error": "This page is too old, or the request is from elsewhere: reload the page"}, 403)
-        right, change = self._changes.get(rest.removeprefix("/api/"), ("read", None))
-        if change is None:
+        known = self._changes.get(rest.removeprefix("/api/"))
+        if known is None:
             return _json({"error": "Not found"}, 404)
+        right, change = known
         if right not in rights:
-            return _json({"error": f"This needs the scope console.{right}, which {visitor.principal.id} lacks"}, 403)
+            return _lacking(right, visitor)
         try:
-            request = msgspec.json.decode(body, type=dict[str, Any])
+            sent = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.MsgspecError:
             return _json({"error": "The body must be a JSON object"}, 400)
         try:
-            return await change(request, sink, visitor)
-        except Refusal as refusal:
-            return _json({"error": refusal.message}, 429 if isinstance(refusal, Busy) else 400)
-        except SetupError as error:
-            return _json({"error": str(error)}, 400)
+            return await change(ChangeRequest(sent, visitor, head.peer, sink))
+        except PegboardError as problem:
+            status = 429 if isinstance(problem, Busy) else 503 if isinstance(problem, LimitReached | StoreDown) else 400
+            return _json({"error": str(problem)}, status)
 
-    async def _call(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> None:
-        await self._calls.stream(request, sink, visitor.principal)
+    async def _record(self, request: ChangeRequest, action: str, name: str, **details: Json) -> None:
+        """Record a change before it is made."""
+        await self._subject.served.audit.record(
+            action,
+            principal=request.visitor.principal.id,
+            name=name,
+            transport="console",
+            address=request.address,
+            details=details,
+        )
 
-    async def _answer(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
-        self._calls.answer(request, visitor.principal)
+    async def _call(self, request: ChangeRequest) -> None:
+        await self._calls.stream(request.sent, request.sink, request.visitor.principal)
+
+    async def _answer(self, request: ChangeRequest) -> Answer:
+        self._calls.answer(request.sent, request.visitor.principal)
         return _json({})
 
-    async def _change_server(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
-        toolbox, server, action = (str(request.get(key, "")) for key in ("toolbox", "server", "action"))
+    async def _change_server(self, request: ChangeRequest) -> Answer:
+        toolbox, server, action = (request.text(key) for key in ("toolbox", "server", "action"))
+        if action not in ("start", "stop", "restart"):
+            raise InvalidParams(f"Unknown action {action[:40]!r}; use start, stop or restart")
+        await self._record(request, f"servers.{action}", f"{toolbox}/{server}")
         await self._subject.change_server(toolbox, server, action)
         return _json(self._subject.overview())
 
-    async def _switch_tool(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
-        toolbox, server, tool = (str(request.get(key, "")) for key in ("toolbox", "server", "tool"))
-        await self._subject.switch_tool(toolbox, server, tool, on=request.get("on") is True)
+    async def _switch_tool(self, request: ChangeRequest) -> Answer:
+        toolbox, server, tool = (request.text(key) for key in ("toolbox", "server", "tool"))
+        on = request.sent.get("on") is True
+        await self._record(request, "tools.enable" if on else "tools.disable", f"{toolbox}/{server}/{tool}")
+        await self._subject.switch_tool(toolbox, server, tool, on=on)
         return _json(self._subject.server_tools(toolbox, server))
 
-    async def _accept(self, request: Mapping[str, Json], sink: Sink, visitor: Visitor) -> Answer:
-        names = request.get("names")
+    async def _accept(self, request: ChangeRequest) -> Answer:
+        names = request.sent.get("names")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise InvalidParams("Name the definitions to accept")
+        await self._record(request, "lock.accept", ", ".join(names), names=names[:1000])
         await self._subject.accept(names)
         return _json(await self._subject.lock())
+
+    async def _decide(self, request: ChangeRequest) -> Answer:
+        # Recorded by the approvals themselves.
+        approve = request.sent.get("approve") is True
+        served, principal = self._subject.served, request.visitor.principal
+        await served.approvals.decide(
+            request.text("id"), principal, approve=approve, reason=request.text("reason"), how="console"
+        )
+        return _json(await list_approvals(served, request.visitor))
+
+
+def _lacking(right: Right, visitor: Visitor) -> Answer:
+    return _json({"error": f"This needs the scope console.{right}, which {visitor.principal.id} lacks"}, 403)
 
 
 def _json(value: Json, status: int = 200) -> Answer:

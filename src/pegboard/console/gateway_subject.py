@@ -8,7 +8,6 @@ from time import time
 from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_subject import about, describe
-from pegboard.errors import InvalidParams
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.modes.mode_costs import ModeCosts
 from pegboard.gateway.modes.tool_directory import Directory
@@ -91,10 +90,8 @@ class GatewaySubject:
         match action:
             case "restart":
                 await self.served.restart_server(toolbox, server)
-            case "stop" | "start":
-                await self.served.enable_server(toolbox, server, on=action == "start")
             case _:
-                raise InvalidParams(f"Unknown action {action[:40]!r}; use start, stop or restart")
+                await self.served.enable_server(toolbox, server, on=action == "start")
 
     def server_tools(self, toolbox: str, server: str) -> list[Json]:
         for found in self.served.downstreams:

@@ -10,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from pegboard.auth.principal import Principal
 from pegboard.call import Json
 from pegboard.console.console_subject import ConsoleSubject
+from pegboard.errors import StoreDown
 from pegboard.protocol.framing import sse
 from pegboard.server.exchange.exchanges import STREAM
 from pegboard.server.http_types import Sink
@@ -30,9 +32,15 @@ _encode = msgspec.json.Encoder().encode
 class LiveStream:
     """Sends what happens until the page is closed."""
 
-    def __init__(self, subject: ConsoleSubject, sink: Sink, is_allowed: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self, subject: ConsoleSubject, sink: Sink, principal: Principal, is_allowed: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._subject = subject
+        self._principal = principal
         self._is_allowed = is_allowed
+        # Approvals may have changed since the page was notified.
+        self._inbox_changed = True
+        self._inboxes = 0
         self._sink = sink
         self._called = asyncio.Event()
         self._state = b""
@@ -44,7 +52,8 @@ class LiveStream:
         task = asyncio.current_task()
         if task is not None:
             self._sink.on_gone(task.cancel)
-        leave = history.watch(self._called.set)
+        approvals = self._subject.served.approvals
+        leave, leave_approvals = history.watch(self._called.set), approvals.watch(self._note_approvals)
         check_at = time.monotonic() + CHECK_SECONDS
         try:
             while True:
@@ -61,15 +70,25 @@ class LiveStream:
                 if len(newer) > MAX_SENT:
                     self._called.set()
                 await self._send_state()
+                if self._inbox_changed:
+                    self._inbox_changed = False
+                    self._inboxes += 1
+                    waiting = await approvals.open_for(self._principal)
+                    await self._send("inbox", {"number": self._inboxes, "open": len(waiting)})
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(STATE_SECONDS):
                         await self._called.wait()
                 await asyncio.sleep(SEND_SECONDS)
-        except ConnectionError:
+        except (ConnectionError, StoreDown):
             return
         finally:
             leave()
+            leave_approvals()
             self._sink.end()
+
+    def _note_approvals(self) -> None:
+        self._inbox_changed = True
+        self._called.set()
 
     async def _send_state(self) -> None:
         state = _encode(self._subject.overview())

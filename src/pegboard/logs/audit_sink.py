@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from pegboard.call import Json
@@ -12,7 +13,9 @@ DecisionOutcome: TypeAlias = Literal["ok", "failed", "refused"]
 
 
 class AuditSink(ABC):
-    """Records decisions beside the calls."""
+    """Records decisions beside the calls; `folder` is where the records are files, if they are."""
+
+    folder: Path | None = None
 
     @abstractmethod
     async def record(

@@ -46,6 +46,7 @@ function header() {
     h("h1", null, overview ? overview.name : "Pegboard"),
     servers.length > 0 &&
       h("a", { class: `badge ${ready === servers.length ? "ok" : "repaired"}`, href: "#servers" }, `${ready} of ${servers.length} servers up`),
+    state.inbox.open > 0 && h("a", { class: "badge asked", href: "#people" }, state.inbox.open === 1 ? "1 call waits for you" : `${state.inbox.open} calls wait for you`),
     !state.connected && h("span", { class: "badge error", role: "status" }, "disconnected"),
     figure(count(last.length), "calls/min"),
     figure(milliseconds(quantile(finished, 0.5)), "p50"),

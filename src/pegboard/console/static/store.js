@@ -16,6 +16,7 @@ export const state = {
   argument: "",
   filter: "",
   paused: null,
+  inbox: { number: 0, open: 0 },
 };
 
 let draw = () => {};
@@ -128,6 +129,10 @@ export function follow() {
   });
   source.addEventListener("calls", (event) => {
     add(JSON.parse(event.data));
+    changed();
+  });
+  source.addEventListener("inbox", (event) => {
+    state.inbox = JSON.parse(event.data);
     changed();
   });
   source.addEventListener("state", (event) => {

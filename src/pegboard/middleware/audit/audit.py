@@ -80,7 +80,8 @@ class Audit(Middleware, AuditSink):
         _check_choice("fail", fail, "closed", "open")
         if max_bytes < 1 or not max_age > 0 or (keep_files is not None and keep_files < 1):
             raise DeclarationError("max_bytes, max_age and keep_files must be positive")
-        self.folder, self.arguments, self.fail = folder, arguments, fail
+        self.folder: Path = folder
+        self.arguments, self.fail = arguments, fail
         self.unwritten = 0
         self._now = now
         self._masking = CallMasking(names)
