@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -31,6 +32,7 @@ from tests.client.fakes import Asked, faking, reply
 from tests.server.pages.paged_board import Browser
 
 AUDIENCE = "accounts"
+GATEWAY = "gateway"
 SECRET = "a-key-of-the-operator-for-tests"
 
 
@@ -49,6 +51,9 @@ class AccountIssuer(TestIssuer):
         self.clients = 0
         self.seconds = 600
         self.metadata: dict[str, Any] = {}
+        self.unknown: set[str] = set()
+        self.issued = ""
+        self.issued_tokens: list[str] = []
         self.forms: list[dict[str, str]] = []
         self.refreshing: asyncio.Event | None = None
 
@@ -106,8 +111,15 @@ class AccountIssuer(TestIssuer):
                 if self.refreshing is not None:
                     await self.refreshing.wait()
                 account = self._rotate(form["refresh_token"])
+            case "client_credentials":
+                account = "the-gateway"
+            case "urn:ietf:params:oauth:grant-type:token-exchange" if form["requested_token_type"].endswith("id-jag"):
+                reply(writer, self._assert_identity(form))
+                return
+            case "urn:ietf:params:oauth:grant-type:token-exchange":
+                account = self._exchange(form["subject_token"], GATEWAY)
             case _:
-                account = None
+                account = self._exchange(form["assertion"], self.url)
         if account is None:
             reply(writer, {"error": "invalid_grant"}, "400 Bad Request")
             return
@@ -115,8 +127,22 @@ class AccountIssuer(TestIssuer):
         refresh = uuid.uuid4().hex
         self.refresh_tokens[refresh] = account
         token = self.sign(sub=account, aud=AUDIENCE)
+        self.issued_tokens.append(token)
         answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, "refresh_token": refresh}
         reply(writer, answer)
+
+    def _exchange(self, token: str, audience: str) -> str | None:
+        """The account of a person at this authorization server, by a token that is for `audience`."""
+        claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+        if claims["aud"] != audience or claims["sub"] in self.unknown:
+            return None
+        return f"{claims['sub']}-account"
+
+    def _assert_identity(self, form: dict[str, str]) -> dict[str, Any]:
+        claims = json.loads(base64.urlsafe_b64decode(form["subject_token"].split(".")[1] + "=="))
+        assertion = self.sign(sub=claims["sub"], aud=form["audience"], header={"typ": "oauth-id-jag+jwt"})
+        kind = "urn:ietf:params:oauth:token-type:id-jag"
+        return {"access_token": assertion, "issued_token_type": self.issued or kind, "token_type": "N_A"}
 
     def _redeem(self, form: dict[str, str]) -> str | None:
         given = self.codes.pop(form["code"], None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -102,6 +103,42 @@ async def test_a_client_that_cannot_ask_gets_a_link_and_its_next_call_works(tmp_
         assert (await client.call("dev__accounts__whoami")).text == "ann-account"
 
 
+@pytest.mark.requirement(
+    "modern/asks/third-party-not-through-client",
+    "legacy/asks/third-party-not-through-client",
+    "modern/asks/third-party-not-returned",
+    "legacy/asks/third-party-not-returned",
+    "modern/asks/third-party-direct",
+    "legacy/asks/third-party-direct",
+    "modern/asks/client-credentials-not-forwarded",
+    "legacy/asks/client-credentials-not-forwarded",
+    "modern/asks/url-without-personal-data",
+    "legacy/asks/url-without-personal-data",
+)
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_the_client_sees_no_credentials_and_the_server_none_of_the_client(
+    tmp_path: Path, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    asked: list[Elicitation] = []
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway, person(accounts, "ann") as ann:
+
+        async def elicit(question: Elicitation) -> Accepted[None]:
+            asked.append(question)
+            return await ann.elicit(question)
+
+        async with gateway.client("ann", version, elicit=elicit) as client:
+            result = await client.call("dev__accounts__whoami")
+        seen = f"{result} {asked}"
+        secrets = [*accounts.issuer.refresh_tokens, *accounts.issuer.used, *accounts.issuer.issued_tokens]
+        assert len(secrets) >= 4
+        assert not any(secret in seen for secret in secrets)
+        assert "ann" not in str(asked)
+        # Nor does the log, of either.
+        assert not any(secret in caplog.text for secret in [*secrets, accounts.keys["ann"]])
+        assert accounts.keys["ann"] not in str(accounts.issuer.forms)
+
+
 async def test_a_prompt_or_resource_of_the_server_asks_too(tmp_path: Path) -> None:
     async with account_site(tmp_path) as accounts, accounts.gateway() as gateway, person(accounts, "ann") as ann:
         async with gateway.client("ann", MODERN, elicit=ann.elicit) as client:
@@ -138,6 +175,16 @@ async def test_a_page_of_ours_has_no_script_and_shows_who_connects_what(tmp_path
         assert "dev/accounts" in page.text
 
 
+@pytest.mark.requirement(
+    "modern/asks/phishing-identity",
+    "legacy/asks/phishing-identity",
+    "modern/asks/phishing-url-changed",
+    "legacy/asks/phishing-url-changed",
+    "modern/asks/url-not-preauthenticated",
+    "legacy/asks/url-not-preauthenticated",
+    "modern/asks/user-not-by-claim",
+    "legacy/asks/user-not-by-claim",
+)
 async def test_a_link_is_only_for_its_user(tmp_path: Path) -> None:
     async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
         link = link_in(await gateway.call("ann"))
@@ -154,6 +201,10 @@ async def test_a_link_is_only_for_its_user(tmp_path: Path) -> None:
         assert await gateway.call("ann") == "ann-account"
 
 
+@pytest.mark.requirement(
+    "modern/asks/phishing-same-user",
+    "legacy/asks/phishing-same-user",
+)
 async def test_a_redirect_in_another_users_browser_connects_nobody(tmp_path: Path) -> None:
     """The attack that the specification describes: ann lets bob log in with her link."""
     async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
@@ -251,6 +302,12 @@ async def test_a_forged_redirect_is_rejected(tmp_path: Path) -> None:
             assert said in refused.text
 
 
+@pytest.mark.requirement(
+    "modern/asks/url-not-for-itself",
+    "legacy/asks/url-not-for-itself",
+    "modern/asks/user-by-credentials",
+    "legacy/asks/user-by-credentials",
+)
 async def test_an_anonymous_caller_is_refused(tmp_path: Path) -> None:
     async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
         reply = await gateway.site.call("dev__accounts__whoami")
