@@ -502,7 +502,9 @@ class Gateway(Hosted):
         if wanted and self.connections is None:
             store = MemoryStore() if self._shared is None else self._shared.store
             keys = read_keys(self.config.vault_key or self._secret)
-            connections = Connections(self.config.name, Vault(store, keys), self._credentials_changed)
+            connections = Connections(
+                self.config.name, Vault(store, keys), self._credentials_changed, lambda: self.audit
+            )
             await connections.start()
             self.connections = connections
             self.routes[CONNECT] = ConnectPages(self.config.name, self.auth, self.sign_in, connections).accept

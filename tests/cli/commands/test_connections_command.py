@@ -102,7 +102,7 @@ def test_the_key_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--store", "memory"], "outlives a process")],
+    [(["--store", "memory"], "outlives this command")],
 )
 def test_a_store_that_holds_nothing_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     with pytest.raises(SetupError, match=said):

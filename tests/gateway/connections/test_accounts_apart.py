@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pegboard import Principal
 from pegboard.client.login import access_tokens
 from tests.gateway.connections.account_site import AccountSite, Served, account_site, person
 
@@ -60,7 +63,7 @@ async def test_a_connection_that_is_removed_is_not_used_any_more(tmp_path: Path)
         assert await one.call("bob", elicit=bob.elicit) == "bob-account"
         assert one.gateway.connections is not None
         (entry,) = await one.gateway.connections.vault.of("key:ann")
-        said = await one.gateway.connections.remove_owner(entry.owner, one.gateway.downstreams[0].config)
+        said = await one.gateway.connections.remove(Principal(entry.owner.principal), "dev", "accounts")
         assert said == "removed; revoked at its authorization server"
         assert len(accounts.issuer.revoked) == 2
         async with asyncio.timeout(20):
@@ -68,3 +71,23 @@ async def test_a_connection_that_is_removed_is_not_used_any_more(tmp_path: Path)
                 while "/connect/accounts?link=" not in await gateway.call("ann"):
                     pass
         assert await two.call("bob") == "bob-account"
+
+
+async def test_the_audit_log_names_the_credential_of_a_call_and_each_connection(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, person(accounts, "ann") as ann:
+        config = {**accounts.config(), "middleware": [{"use": "Audit", "options": {"path": str(tmp_path / "audit")}}]}
+        async with accounts.gateway(config) as gateway:
+            assert await gateway.call("ann", elicit=ann.elicit) == "ann-account"
+            assert gateway.gateway.connections is not None
+            await gateway.gateway.connections.remove(Principal("key:ann"), "dev", "accounts")
+    records = await asyncio.to_thread(read_records, tmp_path / "audit")
+    assert [record["action"] for record in records if record.get("action", "").startswith("connections.")] == [
+        "connections.add",
+        "connections.remove",
+    ]
+    assert "oauth of the caller at accounts" in [record.get("credential") for record in records]
+    assert not any(token in str(records) for token in accounts.issuer.issued_tokens)
+
+
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(folder.rglob("*.jsonl")) for line in file.read_text().splitlines()]

@@ -11,16 +11,15 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from pegboard.auth.local_user import local_user
+from pegboard.cli.audited import audit_of
 from pegboard.cli.output import note, show
+from pegboard.cli.server_store import open_server_store, store_of
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
-from pegboard.errors import SetupError
 from pegboard.gateway.connections.connections import Connections, Server
 from pegboard.gateway.connections.vault import StoredConnection, Vault, vault_key_missing
-from pegboard.gateway.state_folder import store_path
-from pegboard.limits import Limits
+from pegboard.logs.audit_sink import AuditSink
 from pegboard.security.seal import read_keys
-from pegboard.stores.memory import MemoryStore
-from pegboard.stores.store_url import open_store
 
 OK, USAGE = 0, 2
 
@@ -45,13 +44,15 @@ def main(argv: list[str]) -> int:
     chosen = parser.parse_args(argv)
     if chosen.remove and not (chosen.principal or chosen.server):
         parser.error("--remove needs --principal, --server or both, so that not everything is removed by mistake")
-    address = chosen.store or os.environ.get("PEGBOARD_STORE") or f"sqlite:{store_path(chosen.config)}"
+    # As `pegboard up CONFIG` chooses it.
+    address = chosen.store or os.environ.get("PEGBOARD_STORE") or store_of(chosen.config)
     return asyncio.run(_run(read_config(chosen.config, os.environ), address, chosen))
 
 
 async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) -> int:
-    async with _open(config, address) as connections:
+    async with audit_of(config) as audit, _open(config, address, audit) as connections:
         if chosen.rotate:
+            await audit.record("vault.rotate", principal=local_user().id, transport="cli")
             count = await connections.vault.encrypt_again()
             note(f"{count} connections are encrypted with the first key; earlier keys are no longer needed")
             return OK
@@ -83,7 +84,9 @@ async def _remove(connections: Connections, found: Sequence[StoredConnection]) -
         return USAGE
     for entry in found:
         configured = connections.find_config(entry.owner)
-        said = await connections.remove_owner(entry.owner, None if configured is None else configured[1])
+        said = await connections.remove_owner(
+            entry.owner, None if configured is None else configured[1], by=local_user().id, transport="cli"
+        )
         note(f"{_name(configured) or entry.owner.server}: {entry.owner.principal}: {said}")
     return OK
 
@@ -110,28 +113,23 @@ def _name(configured: tuple[Server, ServerConfig] | None) -> str:
 
 
 @asynccontextmanager
-async def _open(config: GatewayConfig, address: str) -> AsyncIterator[Connections]:
+async def _open(config: GatewayConfig, address: str, audit: AuditSink) -> AsyncIterator[Connections]:
     secret = config.vault_key or os.environ.get("PEGBOARD_SECRET") or ""
     if not secret:
         raise vault_key_missing(config.path)
-    store = open_store(address, Limits())
-    if isinstance(store, MemoryStore):
-        raise SetupError(
-            "connections are kept in a store that outlives a process: use --store sqlite:PATH or redis://HOST"
+    async with open_server_store(address, "connections") as store:
+        vault = Vault(store, read_keys(secret))
+        connections = Connections(config.name, vault, lambda _: None, lambda: audit)
+        connections.configure(
+            {
+                (toolbox.name, server.name): server
+                for toolbox in config.toolboxes.values()
+                for server in toolbox.servers.values()
+                if server.of_each_user
+            }
         )
-    await store.start()
-    connections = Connections(config.name, Vault(store, read_keys(secret)), lambda _: None)
-    connections.configure(
-        {
-            (toolbox.name, server.name): server
-            for toolbox in config.toolboxes.values()
-            for server in toolbox.servers.values()
-            if server.of_each_user
-        }
-    )
-    try:
-        await connections.vault.check()
-        yield connections
-    finally:
-        await connections.stop()
-        await store.close()
+        try:
+            await vault.check()
+            yield connections
+        finally:
+            await connections.stop()

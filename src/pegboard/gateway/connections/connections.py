@@ -34,6 +34,7 @@ from pegboard.gateway.connections.vault import (
     owner_of,
     vault_key_missing,
 )
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.stores.identifiers import digest
 from pegboard.stores.store import wait_for_hint
 
@@ -76,10 +77,18 @@ def server_id(url: str) -> str:
 class Connections:
     """The connections that the users of one gateway have made, and the logins that make them.
 
-    `changed` is called with each owner that was connected or removed, in whichever process.
+    `changed` is called with each owner that was connected or removed, in whichever process; `find_audit` returns where
+    both are recorded.
     """
 
-    def __init__(self, gateway: str, vault: Vault, changed: Callable[[CredentialOwner], None]) -> None:
+    def __init__(
+        self,
+        gateway: str,
+        vault: Vault,
+        changed: Callable[[CredentialOwner], None],
+        find_audit: Callable[[], AuditSink] = lambda: NO_AUDIT,
+    ) -> None:
+        self._find_audit = find_audit
         self.vault = vault
         self.links = ConnectLinks(vault)
         self._gateway = gateway
@@ -123,11 +132,16 @@ class Connections:
     async def remove(self, principal: Principal, toolbox: str, server: str) -> str:
         """Delete what this user has for a server, and revoke its token; returns a sentence for people."""
         config = self._config(toolbox, server)
-        return await self.remove_owner(owner_of(principal, server_id(config.url)), config)
+        owner = owner_of(principal, server_id(config.url))
+        return await self.remove_owner(owner, config, by=principal.id, transport="http")
 
-    async def remove_owner(self, owner: CredentialOwner, config: ServerConfig | None) -> str:
-        """Delete an owner, and revoke its token if the server is still configured."""
+    async def remove_owner(
+        self, owner: CredentialOwner, config: ServerConfig | None, *, by: str, transport: str
+    ) -> str:
+        """Delete credentials, and revoke the token if the server is still configured; `by` is who wants that."""
         values = await self.vault.read(owner)
+        if values is not None:
+            await self._record("connections.remove", owner, by, transport)
         if not await self.vault.remove(owner):
             return "there was no connection"
         if config is None or values is None or VALUE in values:
@@ -136,7 +150,7 @@ class Connections:
         return f"removed; {revoked}"
 
     def find_config(self, owner: CredentialOwner) -> tuple[Server, ServerConfig] | None:
-        """The server of an owner, if the configuration has it."""
+        """The server that credentials are for, if the configuration has it."""
         return next(
             ((key, config) for key, config in self._servers.items() if server_id(config.url) == owner.server), None
         )
@@ -202,9 +216,14 @@ class Connections:
         await self._store(link, {VALUE: value.encode()})
 
     async def _store(self, link: ConnectLink, values: Mapping[str, bytes]) -> None:
+        await self._record("connections.add", link.owner, link.owner.principal, "http")
         await self.vault.connect(link.owner, values)
         await self.links.complete(link)
         _log.info("%s/%s: the user %r has connected it", link.toolbox, link.server, link.owner.principal)
+
+    async def _record(self, action: str, owner: CredentialOwner, by: str, transport: str) -> None:
+        details = {"of": owner.principal, "issuer": owner.issuer}
+        await self._find_audit().record(action, principal=by, name=owner.server, transport=transport, details=details)
 
     def _login(self, config: ServerConfig, storage: Storage) -> DetachedLogin:
         settings = _settings(config)

@@ -100,6 +100,8 @@ class Forwarder:
     async def forward(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
         """Forward a request; `own` are the params in the server's own names, with arguments that fit its schema."""
         params = params_for(call, own)
+        if destination.downstream.credential:
+            call.note(credential=destination.downstream.credential)
         try:
             try:
                 return await self._forward_once(destination, call, params)

@@ -100,6 +100,7 @@ class Downstream:
         self.config = config
         self._login = login
         self._board = board
+        self.credential = _describe_credential(config)
         # Variables that all children get, whatever their entry sets.
         self._marks = marks or {}
         self._tools = KnownTools()
@@ -351,3 +352,11 @@ class Downstream:
         return open_link(
             config.command if config.kind == "stdio" else config.url, self._identity, unattributed, options
         )
+
+
+def _describe_credential(config: ServerConfig) -> str:
+    """Which credential of the caller its requests carry, for the audit log; empty if they carry none."""
+    if not config.is_personal:
+        return ""
+    kind = "header" if config.auth is None else config.auth.kind
+    return f"{kind} of the caller at {config.name}"
