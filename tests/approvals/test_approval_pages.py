@@ -169,9 +169,9 @@ async def test_the_user_who_started_a_server_without_authentication_decides_with
         page = await browser.open(notes.board.approvals_link())
         assert "delete_note for an anonymous caller (open)" in page.text
         shown = await browser.follow("delete_note for an anonymous caller")
-        assert "Approve this call?: delete_note" in shown.text
+        assert "<h1>Approve delete_note?</h1>" in shown.text
         decided = await browser.submit(reason="", action="approve")
-        assert "Approved: delete_note" in decided.text
+        assert "<h1>delete_note is approved</h1>" in decided.text
         assert await notes.call(token=None) == "deleted old"
         assert "that call has run" in (await browser.open(str(decided.url))).text
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pegboard import Client, Limits
+from pegboard.auth.api_keys import ApiKeys
+from pegboard.stores.store_url import open_store
 from tests.server.http_clients import Peer, Response
 from tests.server_processes import MODERN, ROOT, HttpChild
 from tests.waiting import SOON
@@ -27,6 +31,21 @@ FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
 NONE: Mapping[str, Any] = {}
 YES = {"action": "accept", "content": {"approve": True}}
+PEOPLE: Mapping[str, list[str]] = {"ann": [], "lea": ["lead"]}
+NOTES = """
+import os
+from pathlib import Path
+from pegboard import Board
+
+board = Board("notes")
+
+
+@board.tool
+async def delete_note(name: str) -> str:
+    with Path(os.environ["RAN"]).open("a") as file:
+        file.write(f"deleted {name}\\n")
+    return f"deleted {name}"
+"""
 
 
 class Replicas:
@@ -50,14 +69,20 @@ class Replicas:
             found: list[dict[str, Any]] = listed.json()["open"]
             return found
 
+    async def waiting(self, server: HttpChild, token: str = "lea") -> dict[str, Any]:
+        """The one open request, at this server, once it is there."""
+        async with asyncio.timeout(SOON):
+            while not (found := await self.open_requests(server, token)):  # noqa: ASYNC110 — another process makes it
+                await asyncio.sleep(0.02)
+        [request] = found
+        return request
+
     async def decide(
         self, server: HttpChild, token: str = "lea", action: str = "approve", reason: str = ""
     ) -> dict[str, Any]:
         """Decide the one open request, at this server, once it is there."""
-        async with asyncio.timeout(SOON), httpx.AsyncClient(trust_env=False, timeout=SOON) as client:
-            while not (found := await self.open_requests(server, token)):  # noqa: ASYNC110 — another process makes it
-                await asyncio.sleep(0.02)
-            [request] = found
+        request = await self.waiting(server, token)
+        async with httpx.AsyncClient(trust_env=False, timeout=SOON) as client:
             url = f"http://127.0.0.1:{server.port}/approvals/{request['id']}"
             body = {"action": action, "reason": reason}
             answer = await client.post(url, json=body, headers=_headers(token))
@@ -253,3 +278,53 @@ async def test_a_legacy_form_is_asked_again_at_the_other_replica_after_a_kill(re
         await elsewhere.answer(question["id"], result=YES)
         assert text((await again.rest())[-1]["result"]) == f"wrote old by {replicas.two.process.pid}"
     assert replicas.ran == ["wrote old"]
+
+
+# -- gateways ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+async def test_a_gateway_forwards_a_call_once_after_its_replica_was_killed(
+    store: str, tmp_path: Path, version: str
+) -> None:
+    opened = open_store(store, Limits())
+    await opened.start()
+    try:
+        keys = {name: await ApiKeys(opened.records).add(name, roles=roles) for name, roles in PEOPLE.items()}
+    finally:
+        await opened.close()
+    notes = tmp_path / "notes.py"
+    notes.write_text(NOTES)
+    entry = {
+        "command": sys.executable,
+        "args": ["-m", "pegboard", "run", str(notes)],
+        "env": {"RAN": str(tmp_path / "ran")},
+    }
+    config = {
+        "auth": {"keys": True},
+        "toolboxes": {"office": {"description": "Notes", "mcpServers": {"notes": entry}}},
+        "rules": [
+            {"who": "*", "allow": ["*"]},
+            {"tools": ["office/notes/delete_*"], "approve": {"role": "lead"}},
+        ],
+    }
+    path = tmp_path / "pegboard.json"
+    path.write_text(json.dumps(config))
+    options = {"target": path, "verb": "up"}
+    with HttpChild("--store", store, **options) as one, HttpChild("--store", store, **options) as two:
+        replicas = Replicas(one, two, tmp_path / "ran")
+
+        def client(server: HttpChild) -> Client:
+            headers = {"Authorization": f"Bearer {keys['ann']}"}
+            return Client(f"http://127.0.0.1:{server.port}/mcp", headers=headers, version=version)
+
+        async with client(one) as caller:
+            calling = asyncio.create_task(caller.call("office__notes__delete_note", {"name": "old"}))
+            request = await replicas.waiting(two, keys["lea"])
+            assert (request["requester"], request["toolbox"], request["server"]) == ("key:ann", "office", "notes")
+            replicas.kill()
+            await asyncio.gather(calling, return_exceptions=True)
+        await replicas.decide(two, keys["lea"])
+        async with client(two) as caller:
+            assert (await caller.call("office__notes__delete_note", {"name": "old"})).text == "deleted old"
+        assert replicas.ran == ["deleted old"]

@@ -196,7 +196,7 @@ def _tls(options: ServingOptions) -> ssl.SSLContext | None:
 def _on_ready(
     served: ServedApp, options: ServingOptions, url: str, on_ready: Callable[[str], None] | None
 ) -> Callable[[], None]:
-    served.listens_at(url)
+    served.listens_at(_reachable(url, options["host"]))
 
     def ready() -> None:
         if on_ready is None:
@@ -217,14 +217,21 @@ def _on_ready(
 
 def _announce_public(served: ServedApp, options: ServingOptions, url: str) -> None:
     """What the operator of a server that others can reach has to know."""
-    host = options["host"]
-    if host in _WILDCARDS and (found := _own_address(host)):
-        real = url.replace(f"[{host}]" if ":" in host else host, f"[{found}]" if ":" in found else found, 1)
+    real = _reachable(url, options["host"])
+    if real != url:
         announce_lines([f"Other machines reach it at {real}"])
     if served.auth is None:
         _log.warning("There is no authentication: everyone who can reach this address can use everything it serves")
     if not options["allow_host"]:
         announce_lines(["Clients must use an IP address in the URL; to allow a host name, add --allow-host NAME"])
+
+
+def _reachable(url: str, host: str) -> str:
+    """The URL by which other machines reach a server that listens on all addresses."""
+    found = _own_address(host) if host in _WILDCARDS else ""
+    return (
+        url.replace(f"[{host}]" if ":" in host else host, f"[{found}]" if ":" in found else found, 1) if found else url
+    )
 
 
 def _own_address(wildcard: str) -> str:

@@ -93,7 +93,7 @@ class ApprovalPages:
             )
         if _wants_json(head):
             return _json(describe_request(request))
-        return plain_page(f"{_TITLES[request.state]}: {request.tool}", *self._parts(request, visitor, path))
+        return plain_page(_TITLES[request.state].format(request.tool), *self._parts(request, visitor, path))
 
     def _parts(self, request: ApprovalRequest, visitor: Visitor, path: str) -> list[PagePart]:
         facts = [
@@ -122,7 +122,8 @@ class ApprovalPages:
             )
         else:
             buttons = [FormButton("Approve", "approve"), FormButton("Refuse", "refuse", "danger")]
-            reason = FormField("reason", "Reason", hint="optional; the model reads it if you refuse")
+            # Of several lines, since the Enter key in a field of one line would approve.
+            reason = FormField("reason", "Reason", "lines", hint="optional; the model reads it if you refuse")
             parts.append(PageForm(f"{path}/{request.id}", visitor.csrf, buttons, [reason]))
         return [*parts, PageLink("All approvals", path)]
 
@@ -175,10 +176,10 @@ def describe_event(event: ApprovalEvent) -> dict[str, Any]:
 
 
 _TITLES: Final = {
-    "open": "Approve this call?",
-    "approved": "Approved",
-    "refused": "Refused",
-    "used": "Approved and used",
+    "open": "Approve {}?",
+    "approved": "{} is approved",
+    "refused": "{} is refused",
+    "used": "{} was approved",
 }
 _NEXT: Final = {
     "approved": "The call runs when its caller repeats it, or has run already if it was waiting.",
