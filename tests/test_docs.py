@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from pegboard import Board, Client
-from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.revisions import TASKS
 from pegboard.repair import repairer
 from tests.server.fake_sink import envelope, mirror, request
 

@@ -72,7 +72,7 @@ _HOMES = {
     "join_name": "pegboard.tools.qualified_names",
     "parse_name": "pegboard.tools.qualified_names",
     "schema_of": "pegboard.tools.signature",
-    "tool": "pegboard.tools.decorator",
+    "tool": "pegboard.tools.tool_discovery",
 }
 
 __all__ = ["__version__", *_HOMES]

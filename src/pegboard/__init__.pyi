@@ -49,7 +49,6 @@ from pegboard.schema.types.constraints import MaxLength as MaxLength
 from pegboard.schema.types.constraints import MinLength as MinLength
 from pegboard.schema.types.constraints import Pattern as Pattern
 from pegboard.schema.types.constraints import Range as Range
-from pegboard.tools.decorator import tool as tool
 from pegboard.tools.message import JsonRpcMessage as JsonRpcMessage
 from pegboard.tools.message import Request as Request
 from pegboard.tools.message import ToolResponse as ToolResponse
@@ -63,6 +62,7 @@ from pegboard.tools.qualified_names import join_name as join_name
 from pegboard.tools.qualified_names import parse_name as parse_name
 from pegboard.tools.signature import schema_of as schema_of
 from pegboard.tools.tool import Tool as Tool
+from pegboard.tools.tool_discovery import tool as tool
 from pegboard.tools.tool_result import ToolResult as ToolResult
 
 __version__: str

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 from pegboard.board import Board
 from pegboard.errors import PegboardError, SetupError
 from pegboard.server.hosting import loading
-from pegboard.tools.decorator import mark_of
 from pegboard.tools.naming import suggest
 from pegboard.tools.signature import source_of, unwrap
+from pegboard.tools.tool_discovery import mark_of
 
 TARGET: Final = "FILE, package.module or FOLDER"
 """The forms of a target, for texts; each can be followed by `:NAME`, the name of the board."""

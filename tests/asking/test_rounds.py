@@ -16,7 +16,7 @@ from msgspec import Raw
 from pegboard import Accepted, Board, Cancelled, Client, Context, Declined, Elicit, Limits, Roots, Sample
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, InputRequired, Json, Question, Reply
-from pegboard.client.question_handlers import Elicitation, QuestionHandlers
+from pegboard.client.client_channel import Elicitation, QuestionHandlers
 from pegboard.errors import DeclarationError, InvalidParams, MissingCapability, QuestionFailed, ToolError
 from tests.depth import examples
 from tests.waiting import SOON, until

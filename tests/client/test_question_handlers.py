@@ -8,7 +8,7 @@ import pytest
 
 from pegboard import Accepted, Cancelled, Declined
 from pegboard.call import Question
-from pegboard.client.question_handlers import QuestionHandlers
+from pegboard.client.client_channel import QuestionHandlers
 from pegboard.errors import MethodNotFound
 
 FORM = {

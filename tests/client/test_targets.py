@@ -14,7 +14,7 @@ import pytest
 
 from pegboard import Client, ToolError
 from pegboard.call import Change
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from pegboard.errors import ConnectionLost, InvalidParams, MalformedMessage, ResponseTimeout
 from tests.client.battery_board import Point
 from tests.client.process_leftovers import nothing_left

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pegboard import Board, Client
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from pegboard.errors import Refusal
 from tests.server_processes import META, MODERN, ROOT, HttpChild, Speaker
 from tests.waiting import SOON

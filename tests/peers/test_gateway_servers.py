@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pegboard import Accepted, Client
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from tests.peers.judges import HERE, LEGACY, MCP1_PYTHON, MODERN, NODE, PYTHON, NoVerdict
 from tests.server_processes import HttpChild
 from tests.waiting import until, wait_until

@@ -12,9 +12,9 @@ import signal
 import sys
 
 from pegboard.limits import Limits
+from pegboard.stores.cluster import Workers
 from pegboard.stores.store import LogName, Store
 from pegboard.stores.store_url import open_store
-from pegboard.stores.workers import Workers
 
 ALL = Limits(
     worker_seconds=0.3, stream_events=1_000_000, stream_bytes=1 << 30, session_bytes=1 << 30, stored_bytes=1 << 30

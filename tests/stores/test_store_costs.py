@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from pegboard.limits import Limits
+from pegboard.stores.cluster import Workers
 from pegboard.stores.redis.redis_connection import RedisConnection
 from pegboard.stores.sqlite.reader_thread import ReaderThread
 from pegboard.stores.sqlite.writer_thread import WriterThread
 from pegboard.stores.store import Store
-from pegboard.stores.workers import Workers
 from tests.stores.backends import Backend, opened
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ import pytest
 
 from pegboard.errors import StoreDown
 from pegboard.limits import Limits
+from pegboard.stores.cluster import Workers
 from pegboard.stores.store import Store
-from pegboard.stores.workers import Workers
 from tests.stores.backends import Backend, Clock, opened, shared
 from tests.waiting import until
 

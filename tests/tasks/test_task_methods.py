@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pegboard import Board, CancellationToken, Client, Context, Elicit, Sample, ToolError
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, Handler, InputRequired, Question, Reply, TaskStarted
-from pegboard.client.question_handlers import QuestionHandlers
+from pegboard.client.client_channel import QuestionHandlers
 from pegboard.errors import (
     DeclarationError,
     InternalFailure,
@@ -27,8 +27,7 @@ from pegboard.errors import (
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.middleware import Retry
-from pegboard.protocol.extensions import TASKS
-from pegboard.protocol.revisions import MODERN
+from pegboard.protocol.revisions import MODERN, TASKS
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from pegboard.errors import DeclarationError
-from pegboard.tools.decorator import mark_of, tool
+from pegboard.tools.tool_discovery import mark_of, tool
 
 
 @tool

@@ -17,7 +17,7 @@ import pegboard
 from pegboard.cli.output import note
 from pegboard.cli.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
-from pegboard.client.question_handlers import OnElicit
+from pegboard.client.client_channel import OnElicit
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.revisions import SUPPORTED

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pegboard.asking.questions import Accepted, Declined
 from pegboard.call import Json
 from pegboard.cli.output import ask_for, note
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from pegboard.protocol.json_values import as_object, objects_in, texts_in
 
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}

@@ -1,7 +1,10 @@
 from pegboard.call import Change as Change
 from pegboard.client.call_result import CallResult as CallResult
 from pegboard.client.client import Client as Client
+from pegboard.client.client_channel import Elicitation as Elicitation
+from pegboard.client.client_channel import OnElicit as OnElicit
 from pegboard.client.client_channel import OnLog as OnLog
+from pegboard.client.client_channel import OnSample as OnSample
 from pegboard.client.client_channel import Progress as Progress
 from pegboard.client.links.credentials import ClientAuth as ClientAuth
 from pegboard.client.login.browser import BrowserLogin as BrowserLogin
@@ -13,9 +16,6 @@ from pegboard.client.login.oauth import OAuth as OAuth
 from pegboard.client.login.storage import FileStorage as FileStorage
 from pegboard.client.login.storage import MemoryStorage as MemoryStorage
 from pegboard.client.login.storage import Storage as Storage
-from pegboard.client.question_handlers import Elicitation as Elicitation
-from pegboard.client.question_handlers import OnElicit as OnElicit
-from pegboard.client.question_handlers import OnSample as OnSample
 from pegboard.client.target import Target as Target
 from pegboard.protocol.definitions import ContentBlock as ContentBlock
 from pegboard.protocol.definitions import PromptArgument as PromptArgument

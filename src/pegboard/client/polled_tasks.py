@@ -12,8 +12,8 @@ from pegboard.client.links.link import CANCEL_SECONDS, PROGRESS_NOTIFICATION
 from pegboard.client.links.server_messages import WireError, questions_in, refusal_of
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import LimitReached, MalformedMessage, PegboardError, Refusal, ResponseTimeout, ToolError
-from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.json_values import as_object
+from pegboard.protocol.revisions import TASKS
 
 Send: TypeAlias = Callable[[str, Mapping[str, Any], Channel], Awaitable[Mapping[str, Json]]]
 """Sends a request to the server: method, params, and the channel for its notifications and questions."""

@@ -10,19 +10,18 @@ from msgspec.structs import replace
 
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
-from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress
+from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress, QuestionHandlers
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink, with_server_name
 from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.list_cache import CACHED, ListCache
 from pegboard.client.polled_tasks import LONGEST_PAUSE, SHORTEST_PAUSE, finish_task, task_id_in, wants_task
-from pegboard.client.question_handlers import QuestionHandlers
 from pegboard.client.request_sender import RequestSender
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.deadline import Deadline
 from pegboard.errors import InvalidParams, MalformedMessage, MissingCapability
-from pegboard.protocol.extensions import TASKS
 from pegboard.protocol.json_values import as_object
+from pegboard.protocol.revisions import TASKS
 
 Send: TypeAlias = Callable[[OutgoingRequest], Awaitable[Mapping[str, Json]]]
 

@@ -14,7 +14,7 @@ from pegboard.asking.questions import Accepted, Cancelled, Declined
 from pegboard.auth.principal import Principal
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.client.client import Client
-from pegboard.client.question_handlers import Content, Elicitation
+from pegboard.client.client_channel import Content, Elicitation
 from pegboard.console.console_subject import ConsoleSubject
 from pegboard.errors import Busy, InvalidParams, PegboardError
 from pegboard.protocol.framing import sse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 from pegboard.asking.rounds import asking
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Done, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
-from pegboard.catalog.completion import complete, known_values
 from pegboard.catalog.folder import read_file
 from pegboard.catalog.pagination import Listing, PagedResults
 from pegboard.catalog.prompt import Prompt, PromptCatalog
@@ -35,6 +34,33 @@ from pegboard.tools.tool import Tool
 _log = logging.getLogger("pegboard.resources")
 
 _NOT_KEPT = Caching()
+
+MAX_COMPLETIONS = 100
+
+
+def known_values(tool: Tool, argument: str) -> list[str]:
+    """The values that an argument's type allows: those of an enum or a Literal, true and false."""
+    schema = as_object(tool.input_schema.get("properties")).get(argument)
+    if not isinstance(schema, Mapping):
+        return []
+    if schema.get("type") == "boolean":
+        return ["true", "false"]
+    options = schema.get("enum", [])
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        options = [*options, *branch.get("enum", ())]
+    return [option if isinstance(option, str) else str(option) for option in options]
+
+
+def complete(values: Sequence[str], typed: str) -> Mapping[str, Json]:
+    """The values that start with the text, then those that contain it; at most a hundred, and the total number."""
+    folded = typed.casefold()
+    first = [value for value in values if value.casefold().startswith(folded)]
+    also = [value for value in values if folded in value.casefold() and not value.casefold().startswith(folded)]
+    found = first + also
+    # "Maximum 100 items per response" (Completion, Data Types)
+    return {
+        "completion": {"values": found[:MAX_COMPLETIONS], "total": len(found), "hasMore": len(found) > MAX_COMPLETIONS}
+    }
 
 
 class CallerRate:

@@ -37,7 +37,7 @@ from pegboard.gateway.servers.missing_tools import unavailable_tool, unknown_pla
 from pegboard.gateway.uri_rewriter import unwrap_uri
 from pegboard.gateway.withheld import WithheldDefinitions
 from pegboard.limits import Limits
-from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.revisions import TASKS
 from pegboard.rules.rule import Item, Rule
 from pegboard.rules.verdicts import VIEWS_KEPT, Rules, View
 from pegboard.stores.cluster import SharedStore

@@ -1,4 +1,4 @@
-"""The table of protocol revisions: which one has which method, notification and field."""
+"""The table of protocol revisions: which one has which method, notification, field and extension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.call import ChangeKind, Json
-from pegboard.errors import UnsupportedVersion
+from pegboard.errors import MissingCapability, UnsupportedVersion
 
 MODERN: Final = "2026-07-28"
 NEWEST_LEGACY: Final = "2025-11-25"
@@ -65,6 +65,8 @@ NOTIFICATIONS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(CHANGE_KINDS, _ALL),
     "notifications/subscriptions/acknowledged": _MODERN_ONLY,
 }
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 class Revision(Struct, frozen=True, kw_only=True):
@@ -179,3 +181,14 @@ def trim(kind: str, value: Mapping[str, Json], version: str) -> Mapping[str, Jso
     if unknown.isdisjoint(value):
         return value
     return {key: item for key, item in value.items() if key not in unknown}
+
+
+def has_extension(name: str, capabilities: Mapping[str, Json], version: str) -> bool:
+    """Whether a client of this revision has declared the extension; older revisions have no extensions."""
+    declared = trim("capabilities", capabilities, version).get("extensions")
+    return isinstance(declared, Mapping) and isinstance(declared.get(name), Mapping)
+
+
+def missing_extension(what: str, name: str) -> MissingCapability:
+    """The error for a feature whose extension the client has not declared."""
+    return MissingCapability(f"{what}: needs a client with the extension {name}", {"extensions": {name: {}}})

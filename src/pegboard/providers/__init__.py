@@ -1,8 +1,7 @@
 """Tools for the APIs of model providers: definitions out, tool calls in, results back."""
 
 from pegboard.providers.export import FORMATS, Definition, Export, ExportOptions, export, export_tools
-from pegboard.providers.provider import READERS, Provider
-from pegboard.providers.token_usage import TokenUsage
+from pegboard.providers.provider import READERS, Provider, TokenUsage
 
 __all__ = [
     "FORMATS",

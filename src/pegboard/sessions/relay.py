@@ -18,7 +18,7 @@ from pegboard.sessions.resumable_streams import STREAM_HANDOFF, StreamHandoff
 from pegboard.sessions.session import Session, SessionListener
 from pegboard.sessions.sessions import Sessions
 from pegboard.stores.cluster import Cluster
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 _log = logging.getLogger("pegboard.sessions")
 

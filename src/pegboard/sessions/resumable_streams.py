@@ -29,8 +29,7 @@ from pegboard.errors import InternalFailure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import sse
 from pegboard.stores.cluster import Cluster
-from pegboard.stores.identifiers import digest
-from pegboard.stores.store import LogEntry, LogName, LogPage, Logs, wait_for_hint
+from pegboard.stores.store import LogEntry, LogName, LogPage, Logs, digest, wait_for_hint
 
 _log = logging.getLogger("pegboard.sessions")
 

@@ -26,9 +26,8 @@ from pegboard.limits import Limits
 from pegboard.sessions.session import OnSessionEnd, Session
 from pegboard.sessions.session_records import TOUCH_SECONDS, SessionRecords
 from pegboard.stores.cluster import Cluster, SharedStore
-from pegboard.stores.identifiers import digest
 from pegboard.stores.memory import MemoryLogs
-from pegboard.stores.store import Logs
+from pegboard.stores.store import Logs, digest
 
 _log = logging.getLogger("pegboard.sessions")
 

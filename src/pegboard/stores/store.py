@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -194,3 +196,17 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish pending writes and release everything."""
+
+
+def digest(secret: str) -> str:
+    """The digest that replaces a session id, or a key that contains one, in a store or a message.
+
+    A session id is a secret: anyone who knows it can act as its client. A digest is enough to find the data of a session,
+    and useless for opening it. Ids are random, so no salt is needed.
+    """
+    return blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def new_worker() -> str:
+    """A unique random name for this process."""
+    return secrets.token_hex(6)

@@ -22,9 +22,8 @@ from msgspec import Struct, field
 from pegboard.auth.principal import Principal
 from pegboard.call import Call, Change, ChangeFilter, ChangeSource, Json, Reply, Subscribed, SubscriberChanges
 from pegboard.errors import InvalidParams
-from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
 from pegboard.protocol.jsonrpc import decode_json
-from pegboard.protocol.revisions import OWN_NOTIFICATIONS
+from pegboard.protocol.revisions import OWN_NOTIFICATIONS, TASKS, has_extension, missing_extension
 
 ANYTHING: Final = (Change("tools"), Change("prompts"), Change("resources"), Change("updated"))
 """The changes for a subscriber that may have missed some; the last one has no URI and stands for all URIs."""

@@ -13,7 +13,7 @@ from pegboard.call import Call, Done, Handler, Json, Reply
 from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.errors import Busy, InternalFailure, InvalidParams, MethodNotFound
 from pegboard.limits import Limits
-from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.protocol.revisions import TASKS, has_extension, missing_extension
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.tasks.task_run import TaskRun
 from pegboard.tasks.task_store import ENDED, TaskRecord, TaskStore, task_key

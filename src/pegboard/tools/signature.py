@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -43,6 +43,9 @@ _REFUSED = {
     inspect.Parameter.VAR_KEYWORD: "**{name} hides the names from the schema; declare each parameter, or one dict",
     inspect.Parameter.POSITIONAL_ONLY: "{name} is positional-only, but arguments are passed by name; remove the `/`",
 }
+
+# What a default may be, for the types where a mistake is certain.
+_FITTING: Final[Mapping[object, type | tuple[type, ...]]] = {str: str, int: int, float: (int, float), bool: bool}
 
 
 def schema_of(thing: Any, *, is_injected: IsInjected = lambda _: False) -> dict[str, Json]:
@@ -357,3 +360,23 @@ def _fixed_by_partial(function: Any) -> set[str]:
         fixed |= set(function.keywords)
         function = function.func
     return fixed
+
+
+def find_oversights(inferred: InferredFunction) -> Iterator[str]:
+    """What is probably a mistake, though the tool can be used."""
+    for name in inferred.unannotated:
+        if name in ("ctx", "context"):
+            yield f"parameter {name!r} has no type, so callers have to send it; write `{name}: Context`"
+        else:
+            yield f"parameter {name!r} has no type hint, so callers can send anything; annotate it"
+    for field in inferred.fields:
+        shape = field.shape.inner if isinstance(field.shape, NullableShape) else field.shape
+        fitting = _FITTING.get(shape.type) if isinstance(shape, ScalarShape) else None
+        # Other objects may stand for an absent value.
+        if fitting and isinstance(field.default, str | int | float) and not isinstance(field.default, fitting):
+            yield f"the default of {field.attribute!r} is {field.default!r:.60}, which is not {shape_name(shape)}"
+
+
+def shape_name(shape: object) -> str:
+    """The type as the author wrote it."""
+    return getattr(getattr(shape, "type", None), "__name__", "of its type")

@@ -27,9 +27,8 @@ from pegboard.tools.argument_parser import (
     parser_of_parameters,
 )
 from pegboard.tools.naming import check_name, humanise, snake_case, suggest
-from pegboard.tools.oversights import find_oversights
 from pegboard.tools.parameters import Parameter, ToolExecutionContext
-from pegboard.tools.signature import InferredFunction, IsInjected, Kind, infer
+from pegboard.tools.signature import InferredFunction, IsInjected, Kind, find_oversights, infer
 from pegboard.tools.tool_result import RepairNotes
 
 OnParseError: TypeAlias = Literal["refuse", "pass"]

@@ -1,4 +1,4 @@
-"""Finds tools in modules, classes and objects: marked functions and methods, and declared Tools."""
+"""Finds tools in modules, classes and objects: what `@tool` marks, and declared Tools."""
 
 from __future__ import annotations
 
@@ -8,14 +8,54 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
-from pegboard.tools.decorator import ToolMark, mark_of
-from pegboard.tools.tool import Tool
+from pegboard.errors import DeclarationError
+from pegboard.tools.signature import source_of
+from pegboard.tools.tool import Tool, ToolOptions
 
 _log = logging.getLogger("pegboard.tools")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__pegboard_tool__"
+
+
+class ToolMark(Struct, frozen=True):
+    """The options of the decorator."""
+
+    name: str | None
+    options: ToolOptions
+
+
+@overload
+def tool(name: F, /) -> F: ...
+@overload
+def tool(name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(name: Any = None, /, **options: Any) -> Any:
+    """Mark a function or method as a tool, for a board that discovers it later."""
+    if name is not None and not isinstance(name, str):
+        return tool()(name)
+    given = options.pop("name", name)
+
+    def leave_mark(function: F) -> F:
+        try:
+            setattr(function, _ATTRIBUTE, ToolMark(given, options))  # type: ignore[arg-type]  # checked when the tool is made
+        except (AttributeError, TypeError) as problem:
+            raise DeclarationError(
+                f"{source_of(function)}: {function!r} cannot be marked with @tool; pass it to board.tool"
+            ) from problem
+        return function
+
+    return leave_mark
+
+
+def mark_of(function: Any) -> ToolMark | None:
+    """The mark on a function, or on the function of a bound method."""
+    mark = getattr(function, _ATTRIBUTE, None)
+    return mark if isinstance(mark, ToolMark) else None
 
 
 class MarkedTool(Struct, frozen=True):

@@ -11,7 +11,7 @@ import pytest
 
 from pegboard import Client, OAuth
 from pegboard.client.http import dialer
-from pegboard.client.http.address_zone import Zone, written_zone, zone_of
+from pegboard.client.http.address import Zone, written_zone, zone_of
 from pegboard.errors import MalformedMessage, PegboardError, Unreachable
 from tests.client.fakes import Asked, Fake, data, faking, initialized, modern, reply, stream, text
 from tests.client.login.authorization_server import Person

@@ -14,7 +14,7 @@ from pegboard.limits import Limits
 from pegboard.protocol.modern_codec import ModernCodec
 from pegboard.protocol.revisions import MODERN
 from pegboard.server.exchange.exchanges import LineExchange, run_call
-from pegboard.server.stdio.line_writer import LineWriter
+from pegboard.server.stdio.stdio_server import LineWriter
 
 
 class Output(BytesIO):

@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pegboard.client.http.address import Address, Proxy, find_proxy
-from pegboard.client.http.address_zone import Zone, written_zone, zone_of
+from pegboard.client.http.address import Address, Proxy, Zone, find_proxy, written_zone, zone_of
 from pegboard.errors import MalformedMessage, SetupError, Unreachable
 
 _TUNNEL_BYTES: Final = 16 * 1024

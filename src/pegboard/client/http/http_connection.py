@@ -9,7 +9,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from pegboard.client.http.address_zone import Zone
+from pegboard.client.http.address import Zone
 from pegboard.client.http.dialer import ConnectionProtocol
 from pegboard.errors import ConnectionLost, MalformedMessage, MessageTooLong, ServerFault
 

@@ -12,8 +12,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pegboard.client.http.address import Address, Proxy, find_proxy
-from pegboard.client.http.address_zone import Zone
+from pegboard.client.http.address import Address, Proxy, Zone, find_proxy
 from pegboard.client.http.dialer import Dialer, credentials
 from pegboard.client.http.http_connection import HttpConnection, Response
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, SetupError

@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard import __version__
-from pegboard.client.http.address import Address, read_address
-from pegboard.client.http.address_zone import written_zone
+from pegboard.client.http.address import Address, read_address, written_zone
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool, HttpRequest
 from pegboard.client.links.server_output import shorten_output

@@ -10,8 +10,7 @@ from msgspec import Raw
 
 from pegboard import __version__
 from pegboard.call import RequestId
-from pegboard.client.http.address import Address
-from pegboard.client.http.address_zone import Zone
+from pegboard.client.http.address import Address, Zone
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
 from pegboard.client.links.credentials import Authorizer

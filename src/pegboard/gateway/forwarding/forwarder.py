@@ -52,8 +52,7 @@ from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks
 from pegboard.gateway.forwarding.tickets import ConnectTicket, ParkedTicket, StateTicket, Tickets
 from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits
-from pegboard.protocol.extensions import TASKS, has_extension
-from pegboard.protocol.revisions import REVISIONS
+from pegboard.protocol.revisions import REVISIONS, TASKS, has_extension
 from pegboard.security.seal import Seal
 from pegboard.stores.cluster import SharedStore
 

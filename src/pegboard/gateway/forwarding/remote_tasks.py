@@ -19,7 +19,7 @@ from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.outcome import CALL, cleaned, failure_of, to_reply, with_caller_code
 from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
 from pegboard.logs.log_lines import log_failure
-from pegboard.protocol.extensions import TASKS, has_extension, missing_extension
+from pegboard.protocol.revisions import TASKS, has_extension, missing_extension
 from pegboard.schema.plain_json import ResultProblem
 from pegboard.security.seal import Seal
 from pegboard.tools.tool_result import error_result

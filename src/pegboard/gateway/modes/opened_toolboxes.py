@@ -9,8 +9,7 @@ import msgspec
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller
 from pegboard.errors import StoreDown
-from pegboard.stores.identifiers import digest
-from pegboard.stores.store import Records
+from pegboard.stores.store import Records, digest
 
 _SECONDS: Final = 24 * 3600.0
 

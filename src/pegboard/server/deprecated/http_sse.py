@@ -49,9 +49,9 @@ from pegboard.server.exchange.admission import (
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.change_streams import LineSubscriptions
 from pegboard.server.exchange.exchanges import STREAM, LineExchange, run_call
-from pegboard.server.exchange.line_questions import LineQuestions
 from pegboard.server.exchange.request_head import NotAcceptable
 from pegboard.server.exchange.service import Service
+from pegboard.server.exchange.session_exchange import LineQuestions
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,
@@ -64,7 +64,7 @@ from pegboard.server.http.responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.sessions.session import Session
 from pegboard.stores.cluster import Cluster
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 _ASSUMED_VERSION: Final = SUPPORTED[-1]
 _SESSION: Final = b"sessionId"

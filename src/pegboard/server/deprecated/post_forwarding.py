@@ -12,7 +12,7 @@ from pegboard.auth.principal import Principal
 from pegboard.errors import Busy, SessionNotFound
 from pegboard.server.http_types import Answer, Headers
 from pegboard.stores.cluster import Cluster
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 _POSTED: Final = "posted"
 _REPLY_SECONDS: Final = 30.0

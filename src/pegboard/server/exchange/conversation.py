@@ -33,8 +33,8 @@ from pegboard.server.exchange.admission import (
 from pegboard.server.exchange.change_streams import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
 from pegboard.server.exchange.fast_path import PlainCall
-from pegboard.server.exchange.line_questions import LineQuestions
 from pegboard.server.exchange.service import Service
+from pegboard.server.exchange.session_exchange import LineQuestions
 from pegboard.server.exchange.session_settings import (
     IMMEDIATE_SETTINGS,
     SUBSCRIBE,

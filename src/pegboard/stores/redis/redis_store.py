@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pegboard.limits import Limits
-from pegboard.stores.identifiers import digest, new_worker
 from pegboard.stores.redis.command_pipeline import CommandPipeline, Script
 from pegboard.stores.redis.hint_subscriber import HintSubscriber
 from pegboard.stores.redis.redis_connection import RedisServer
@@ -29,7 +28,17 @@ from pegboard.stores.redis.scripts import (
     RENEW,
     TOUCH,
 )
-from pegboard.stores.store import FEED_SECONDS, FeedPage, LogEntry, LogName, LogPage, StoredRecord, Watcher
+from pegboard.stores.store import (
+    FEED_SECONDS,
+    FeedPage,
+    LogEntry,
+    LogName,
+    LogPage,
+    StoredRecord,
+    Watcher,
+    digest,
+    new_worker,
+)
 
 _LAST_SEQ: Final = 2**53
 

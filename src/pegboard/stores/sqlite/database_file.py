@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from pegboard.errors import SetupError
 from pegboard.security.ownership import create_own_database
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 Sync: TypeAlias = Literal["normal", "full"]
 """What a written entry survives: `normal` a crash of every process, `full` also a power failure."""

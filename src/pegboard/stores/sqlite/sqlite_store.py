@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.limits import Limits
-from pegboard.stores.identifiers import digest, new_worker
 from pegboard.stores.sqlite.database_file import Sync, connect, prepare
 from pegboard.stores.sqlite.hint_poller import HintPoller, topic_number
 from pegboard.stores.sqlite.reader_thread import ReaderThread
 from pegboard.stores.sqlite.sqlite_logs import SqliteLogs
 from pegboard.stores.sqlite.writer_thread import Transaction, WriterThread
-from pegboard.stores.store import FEED_SECONDS, FeedPage, LogEntry, StoredRecord, Watcher
+from pegboard.stores.store import FEED_SECONDS, FeedPage, LogEntry, StoredRecord, Watcher, digest, new_worker
 
 _OVER_AT_ONCE: Final = 100
 _FIND: Final = "SELECT value, version FROM records WHERE key = ? AND (until IS NULL OR until > ?)"
