@@ -54,16 +54,7 @@ class Registry(ABC):
     def tool(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def tool(self, name: Any = None, /, **options: Any) -> Any:
         """Add a function, which stays callable as before: `@board.tool` or `@board.tool("name", title=…)`."""
-        if name is not None and not isinstance(name, str):
-            return self.tool(**options)(name)
-        if name is not None:
-            options["name"] = name
-
-        def register(function: F) -> F:
-            self.add(function, **options)
-            return function
-
-        return register
+        return _decorate(self.add, name, options)
 
     def resource(
         self,
@@ -136,17 +127,22 @@ class Registry(ABC):
     def prompt(self, name: str | None = None, /, **options: Unpack[NamedOptions]) -> Callable[[F], F]: ...
     def prompt(self, name: Any = None, /, **options: Any) -> Any:
         """Add a function as a prompt; it returns text, content, messages, or a list of these."""
-        if name is not None and not isinstance(name, str):
-            return self.prompt(**options)(name)
-        if name is not None:
-            options["name"] = name
 
-        def register(function: F) -> F:
-            named = {**options, "name": self._full_name(options.get("name") or snake_case(name_of(function)))}
+        def add(function: Callable[..., Any], **named: Any) -> None:
+            named["name"] = self._full_name(named.get("name") or snake_case(name_of(function)))
             self._add_prompt(Prompt(tool_from_function(function, is_injected=self._is_injected, **named)))
-            return function
 
-        return register
+        return _decorate(add, name, options)
+
+
+def _decorate(add: Callable[..., object], name: Any, options: dict[str, Any]) -> Any:
+    """What a decorator returns: the function if it is used without arguments, else one that adds a function."""
+
+    def register(function: F) -> F:
+        add(function, **(options if name is None or name is function else {**options, "name": name}))
+        return function
+
+    return register if name is None or isinstance(name, str) else register(name)
 
 
 class GroupedRegistry(Registry):

@@ -286,5 +286,5 @@ async def test_a_parked_call_is_continued_only_by_its_principal_and_leaves_room_
             for other in ("bob", "Ann"):
                 assert (await call(site, other, "book", **answered)).json["error"]["code"] == -32602
             lot = gateway._forwarder.parking_lot
-            assert (lot.count_for("ann"), lot.count_for("bob")) == (1, 0)
+            assert (lot._counts["ann"], lot._counts["bob"]) == (1, 0)
             assert text(await call(site, "ann-again", "book", **answered)) == "Accepted"

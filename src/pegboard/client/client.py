@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeVar, cast, overload
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.background_tasks import end_tasks
@@ -136,24 +137,20 @@ class Client:
         )
         self._lists = ListCache()
         waits: set[Deadline] = set()
-        self._link: ServerLink = open_link(
-            target, identity, ClientChannel(answers, self._lists, log, waits=waits, notified=on_notification), options
-        )
+        channel = ClientChannel(answers, self._lists, log, notified=on_notification)
+        self._link: ServerLink = open_link(target, identity, replace(channel, waits=waits), options)
         self._on_notification = on_notification
         self._following: asyncio.Task[None] | None = None
         patient = self._link.transport == "direct"
         self._requests = RequestDelivery(
             self._link,
-            answers,
-            self._lists,
-            log,
+            channel,
             waits,
             identity,
             timeout=(math.inf if patient else TIMEOUT) if timeout is None else timeout,
             max_timeout=(math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout,
             retries=retries,
             breaker=CircuitBreaker(self._link.name, break_after),
-            notified=on_notification,
         )
 
     async def __aenter__(self) -> Self:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pegboard.call import Channel, Json
 from pegboard.client.circuit_breaker import CircuitBreaker
-from pegboard.client.client_channel import ClientChannel, OnLog, OnNotification, Progress, QuestionHandlers
+from pegboard.client.client_channel import ClientChannel, Progress
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink, with_server_name
 from pegboard.client.links.server_messages import input_requests_in
-from pegboard.client.list_cache import CACHED, ListCache
+from pegboard.client.list_cache import CACHED
 from pegboard.client.polled_tasks import LONGEST_PAUSE, SHORTEST_PAUSE, finish_task, task_id_in, wants_task
 from pegboard.client.request_sender import RequestSender
 from pegboard.client.transports.mirrored_headers import usable_tools
@@ -32,16 +32,14 @@ MAX_PAGES: Final = 1000
 class RequestDelivery:
     """Sends the requests of a client to its server, and returns the results.
 
-    `waits` are the deadlines of all requests in flight; `timeout` and `max_timeout` limit a call without news and in
+    `channel` is that of a request without progress. `waits` are the deadlines of all requests in flight; `timeout` and `max_timeout` limit a call without news and in
     total, including its retries, rounds and resumptions.
     """
 
     def __init__(
         self,
         link: ServerLink,
-        answers: QuestionHandlers,
-        lists: ListCache,
-        log: OnLog | None,
+        channel: ClientChannel,
         waits: set[Deadline],
         identity: Identity,
         *,
@@ -49,17 +47,14 @@ class RequestDelivery:
         max_timeout: float,
         retries: int,
         breaker: CircuitBreaker,
-        notified: OnNotification | None = None,
     ) -> None:
-        self._notified = notified
         self._link = link
+        self._channel = channel
         extensions = as_object(identity.capabilities.get("extensions"))
         self._identity_with_tasks = replace(
             identity, capabilities={**identity.capabilities, "extensions": {**extensions, TASKS: {}}}
         )
-        self._answers = answers
-        self._lists = lists
-        self._log = log
+        self._lists = channel.lists
         self._timeout = timeout
         self._max_timeout = max_timeout
         self._caches = link.transport != "direct"
@@ -85,7 +80,7 @@ class RequestDelivery:
         identity: Identity | None = None,
     ) -> Mapping[str, Json]:
         """The result of a request; ResponseTimeout if it does not come in time."""
-        channel = ClientChannel(self._answers, self._lists, self._log, progress, notified=self._notified)
+        channel = replace(self._channel, progress=progress)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if timeout is None else max(self._max_timeout, timeout)
         deadline = None if quiet == longest == math.inf else Deadline(quiet, longest)
@@ -129,7 +124,7 @@ class RequestDelivery:
         self, task: str, *, progress: Progress | None = None, timeout: float | None = None
     ) -> Mapping[str, Json]:
         """The result of a task; answers its questions. A wait that is cancelled cancels the task."""
-        channel = ClientChannel(self._answers, self._lists, self._log, progress, notified=self._notified)
+        channel = replace(self._channel, progress=progress)
 
         async def send(method: str, params: Mapping[str, Any], _channel: Channel) -> Mapping[str, Json]:
             return await self.request(method, params, identity=self._identity_with_tasks)

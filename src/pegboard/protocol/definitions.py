@@ -9,65 +9,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Required, TypedDict
 
 
-class ToolDefinition(TypedDict, total=False):
-    """A tool as a server lists it."""
-
+class _Described(TypedDict, total=False):
     name: Required[str]
     title: str
     description: str
+
+
+class _Listed(_Described, total=False):
+    icons: Sequence[Mapping[str, Any]]
+    _meta: Mapping[str, Any]
+
+
+class ToolDefinition(_Listed, total=False):
+    """A tool as a server lists it."""
+
     inputSchema: Required[Mapping[str, Any]]
     outputSchema: Mapping[str, Any]
     annotations: Mapping[str, Any]
-    icons: Sequence[Mapping[str, Any]]
     execution: Mapping[str, Any]
-    _meta: Mapping[str, Any]
 
 
-class ResourceDefinition(TypedDict, total=False):
+class ResourceDefinition(_Listed, total=False):
     """A resource as a server lists it."""
 
     uri: Required[str]
-    name: Required[str]
-    title: str
-    description: str
     mimeType: str
     size: int
     annotations: Mapping[str, Any]
-    icons: Sequence[Mapping[str, Any]]
-    _meta: Mapping[str, Any]
 
 
-class TemplateDefinition(TypedDict, total=False):
+class TemplateDefinition(_Listed, total=False):
     """A resource template as a server lists it."""
 
     uriTemplate: Required[str]
-    name: Required[str]
-    title: str
-    description: str
     mimeType: str
     annotations: Mapping[str, Any]
-    icons: Sequence[Mapping[str, Any]]
-    _meta: Mapping[str, Any]
 
 
-class PromptArgument(TypedDict, total=False):
+class PromptArgument(_Described, total=False):
     """An argument of a prompt."""
 
-    name: Required[str]
-    title: str
-    description: str
     required: bool
 
 
-class PromptDefinition(TypedDict, total=False):
+class PromptDefinition(_Listed, total=False):
     """A prompt as a server lists it."""
 
-    name: Required[str]
-    title: str
-    description: str
     arguments: Sequence[PromptArgument]
-    icons: Sequence[Mapping[str, Any]]
-    _meta: Mapping[str, Any]
 
 
 class ResourceContents(TypedDict, total=False):

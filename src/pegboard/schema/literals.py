@@ -209,41 +209,26 @@ def _format_duration(span: timedelta) -> str:
 
 def to_timestamp(text: str) -> str | None:
     """RFC 3339 of other ISO 8601 spellings; a date alone is its midnight; an offset is never guessed."""
-    text = text.strip()
-    try:
-        return datetime.fromisoformat(text).isoformat()
-    except ValueError:
-        return None
-
-
-def to_time(text: str) -> str | None:
-    """An ISO 8601 time of day with its seconds spelt out."""
-    try:
-        return time.fromisoformat(text.strip()).isoformat()
-    except ValueError:
-        return None
-
-
-def to_date(text: str) -> str | None:
-    try:
-        return date.fromisoformat(text.strip()).isoformat()
-    except ValueError:
-        return None
+    return _normal(lambda: datetime.fromisoformat(text.strip()).isoformat())
 
 
 def to_uuid(text: str) -> str | None:
-    if len(text) > 60:
-        return None
+    return _normal(lambda: str(uuid.UUID(text.strip()))) if len(text) <= 60 else None
+
+
+def _normal(read: Callable[[], str]) -> str | None:
+    """The usual spelling of a text; None if it cannot be read."""
     try:
-        return str(uuid.UUID(text.strip()))
+        return read()
     except ValueError:
         return None
 
 
 _FORMATS: Final[Mapping[str, tuple[Callable[[str], str | None], str]]] = {
     "date-time": (to_timestamp, "timestamp_normalised"),
-    "date": (to_date, "date_normalised"),
-    "time": (to_time, "time_normalised"),
+    "date": (lambda text: _normal(lambda: date.fromisoformat(text.strip()).isoformat()), "date_normalised"),
+    # With its seconds spelt out.
+    "time": (lambda text: _normal(lambda: time.fromisoformat(text.strip()).isoformat()), "time_normalised"),
     "duration": (to_duration, "duration_text_converted"),
     "uuid": (to_uuid, "uuid_normalised"),
 }

@@ -268,7 +268,7 @@ async def test_what_a_principal_has_too_many_of_are_its_own() -> None:
         bobs = await gateway.call("ask", principal="bob")
         greedy = [await gateway.call("ask", {"about": str(number)}) for number in range(3)]
         carols = await gateway.call("ask", principal="carol")
-        assert [gateway.forwarder.parking_lot.count_for(name) for name in ("alice", "bob", "carol")] == [1, 1, 1]
+        assert [gateway.forwarder.parking_lot._counts[name] for name in ("alice", "bob", "carol")] == [1, 1, 1]
         assert text(await resume(gateway, "ask", bobs, "Bob", principal="bob")) == "Hello Bob"
         assert text(await resume(gateway, "ask", carols, "Carol", principal="carol")) == "Hello Carol"
         assert text(await resume(gateway, "ask", greedy[2], "Ann", arguments={"about": "2"})) == "Hello Ann"
@@ -526,7 +526,7 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def bounds_hold(self) -> None:
         assert len(self.parking_lot) <= self.MOST
-        held = [self.parking_lot.count_for(name) for name in ("alice", "bob", "carol")]
+        held = [self.parking_lot._counts[name] for name in ("alice", "bob", "carol")]
         assert sum(held) == len(self.parking_lot)
         assert max(held) <= self.EACH
         for parked_call in self.tickets:

@@ -289,16 +289,10 @@ class Forwarder:
         return await self._forward_to_legacy(destination, call, params)
 
     async def _wait_with_caller(self, parked_call: ParkedCall, destination: Destination, call: Call) -> Reply:
-        try:
-            questions = await parked_call.wait_with(call)
-        except BaseException:
-            self.parking_lot.remove(parked_call)
-            raise
+        questions = await self.parking_lot.wait_with(parked_call, call)
         if questions:
-            self.parking_lot.park(parked_call)
             ticket = ParkedTicket(self._handover.me, parked_call.id, parked_call.leg, tuple(questions))
             return InputRequired(questions, self._tickets.write(ticket, call, destination))
-        self.parking_lot.remove(parked_call)
         return to_reply(destination, call.method, parked_call.result())
 
     async def _resume_elsewhere(

@@ -186,14 +186,8 @@ class Handover:
         caller = Caller(version=MODERN, transport="crew", principal=Principal(principal), account=principal)
         call = Call(method="", caller=caller, channel=afar, token=0 if wants_progress else None)
         parked_call.receive_answers(answers)
-        try:
-            questions = await parked_call.wait_with(call)
-        except BaseException:
-            self._parking_lot.remove(parked_call)
-            raise
+        questions = await self._parking_lot.wait_with(parked_call, call)
         if questions:
-            self._parking_lot.park(parked_call)
             asked = {key: (question.method, dict(question.params)) for key, question in questions.items()}
             return LegQuestions(asked, parked_call.leg, afar.newest)
-        self._parking_lot.remove(parked_call)
         return LegResult(dict(parked_call.result()), afar.newest)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from pegboard.background_tasks import OwnedTasks
+from pegboard.call import Call, Question
 from pegboard.errors import InvalidParams, LimitReached
 from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.limits import Limits
@@ -43,9 +45,18 @@ class ParkingLot:
     def __len__(self) -> int:
         return len(self._places)
 
-    def count_for(self, principal: str) -> int:
-        """The number of parked calls of a principal."""
-        return self._counts[principal]
+    async def wait_with(self, parked_call: ParkedCall, call: Call) -> Mapping[str, Question]:
+        """Let a caller wait for a call; it is parked again if it asks something, and removed if it has ended."""
+        try:
+            questions = await parked_call.wait_with(call)
+        except BaseException:
+            self.remove(parked_call)
+            raise
+        if questions:
+            self.park(parked_call)
+        else:
+            self.remove(parked_call)
+        return questions
 
     def park(self, parked_call: ParkedCall) -> None:
         """Park a call until it is resumed; raises LimitReached and abandons the call if there is no room."""
