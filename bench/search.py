@@ -17,7 +17,7 @@ from statistics import median, quantiles
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pegboard.gateway.modes.meta_tool_host import Visibility
-from pegboard.gateway.modes.mode_costs import count_costs
+from pegboard.gateway.modes.mode_choice import count_costs
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.middleware.observability.token_count import count_tokens
 from pegboard.tools.qualified_names import ToolName

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final, Literal, TypeVar, Unpack, get_args
 
 from pegboard.approvals.approval_store import Approvals
-from pegboard.asking.used_tickets import UsedTickets
+from pegboard.asking.rounds import UsedTickets
 from pegboard.auth.auth import Auth
 from pegboard.auth.principal import Principal
 from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json

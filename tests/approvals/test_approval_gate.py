@@ -18,11 +18,11 @@ from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
 from pegboard.call import NULL_CHANNEL, Call, Caller, InputRequired, Json, Reply
 from pegboard.client.call_result import CallResult
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from pegboard.errors import InvalidParams
 from pegboard.execution.executor import ToolExecutor
 from pegboard.middleware import Audit, Cache, RateLimit, Retry
-from pegboard.protocol.extensions import TASKS
+from pegboard.protocol.revisions import TASKS
 from pegboard.tools.parameters import ToolCallRequest
 from tests.middleware.audit.audit_records import SECRET, records_of
 from tests.waiting import SOON

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from pegboard import Board, Context
-from pegboard.asking.used_tickets import UsedTickets
+from pegboard.asking.rounds import UsedTickets
 from pegboard.errors import InvalidParams
 from pegboard.security.seal import Seal
 from pegboard.stores.memory import MemoryRecords

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard import Board, Context, Limits, Middleware
-from pegboard.asking.used_tickets import UsedTickets
+from pegboard.asking.rounds import UsedTickets
 from pegboard.call import Call, InputRequired
 from pegboard.errors import Busy, InvalidParams
 from pegboard.stores.memory import MemoryRecords

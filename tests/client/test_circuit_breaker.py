@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pegboard import Client
-from pegboard.client import circuit_breaker
-from pegboard.client.circuit_breaker import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, CircuitBreaker
+from pegboard.client import request_sender
+from pegboard.client.request_sender import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, CircuitBreaker
 from pegboard.errors import ConnectionLost, PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
 from tests.client.fakes import Asked, discovered, error, faking, modern, reply, text
 from tests.client.process_leftovers import nothing_left
@@ -124,7 +124,7 @@ def test_without_a_limit_it_never_opens() -> None:
 async def test_a_failing_server_is_not_asked_while_it_is_left_alone_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(circuit_breaker, "FIRST_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr(request_sender, "FIRST_PAUSE_SECONDS", 0.3)
     down = True
 
     def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:

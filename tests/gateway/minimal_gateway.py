@@ -15,8 +15,8 @@ from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Channel, Reply
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
-from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.limits import Limits
 from pegboard.protocol.revisions import NAMED

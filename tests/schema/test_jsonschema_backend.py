@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from pegboard.schema.formats import LENIENT
-from pegboard.schema.jsonschema_backend import SchemaProblem, compile_schema
+from pegboard.schema.jsonschema_backend import LENIENT, SchemaProblem, compile_schema
 from pegboard.schema.validator import Validator
 
 SERVING = """

@@ -13,8 +13,7 @@ from pegboard.repair.repairer import Repairer
 from pegboard.schema import jsonschema_backend
 from pegboard.schema.cost import schema_cost
 from pegboard.schema.cost.schema_cost import LoopingSchema, measure, weigh
-from pegboard.schema.formats import LENIENT
-from pegboard.schema.jsonschema_backend import compile_schema
+from pegboard.schema.jsonschema_backend import LENIENT, compile_schema
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.validator import SCHEMA_STEPS, VALUE_STEPS, Validator
 from pegboard.tools.message import JsonRpcMessage

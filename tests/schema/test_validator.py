@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pegboard.errors import DeclarationError
 from pegboard.schema.cost.references import DIALECTS
-from pegboard.schema.formats import LENIENT, STRICT
+from pegboard.schema.jsonschema_backend import LENIENT, STRICT
 from pegboard.schema.schema_check import PATTERN_LENGTH, SCHEMA_PARTS, check_schema
 from pegboard.schema.validator import DETAILED_ERRORS, Validator, count, has_soft_formats
 from tests.depth import examples

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.tools.aliases import ANY, DOTLESS, GEMINI, NameMap, NameRule
+from pegboard.tools.naming import ANY, DOTLESS, GEMINI, NameMap, NameRule
 
 valid_names = st.from_regex(r"[A-Za-z0-9_.-]{1,128}", fullmatch=True)
 # Short names over few letters, so that they collide.

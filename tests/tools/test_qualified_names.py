@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.errors import SetupError
-from pegboard.tools.aliases import NameMap, NameRule
+from pegboard.tools.naming import NameMap, NameRule
 from pegboard.tools.qualified_names import (
     SMALLEST_BUDGET,
     ToolName,

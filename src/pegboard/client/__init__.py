@@ -11,7 +11,7 @@ _HOMES = {
     "CallResult": "pegboard.client.call_result",
     "Change": "pegboard.call",
     "Client": "pegboard.client.client",
-    "ClientAuth": "pegboard.client.links.credentials",
+    "ClientAuth": "pegboard.client.links.link",
     "ClientCredentials": "pegboard.client.login.oauth",
     "ContentBlock": "pegboard.protocol.definitions",
     "Elicitation": "pegboard.client.client_channel",

@@ -6,7 +6,7 @@ from pegboard.client.client_channel import OnElicit as OnElicit
 from pegboard.client.client_channel import OnLog as OnLog
 from pegboard.client.client_channel import OnSample as OnSample
 from pegboard.client.client_channel import Progress as Progress
-from pegboard.client.links.credentials import ClientAuth as ClientAuth
+from pegboard.client.links.link import ClientAuth as ClientAuth
 from pegboard.client.login.browser import BrowserLogin as BrowserLogin
 from pegboard.client.login.browser import Login as Login
 from pegboard.client.login.browser import Redirect as Redirect

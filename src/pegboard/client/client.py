@@ -18,7 +18,6 @@ from pegboard import __version__
 from pegboard.background_tasks import end_tasks
 from pegboard.call import EMPTY_OBJECT, Change, Json
 from pegboard.client.call_result import CallResult, read_result, read_typed
-from pegboard.client.circuit_breaker import FAILURE_LIMIT, CircuitBreaker
 from pegboard.client.client_channel import (
     ClientChannel,
     OnElicit,
@@ -29,10 +28,10 @@ from pegboard.client.client_channel import (
     QuestionHandlers,
 )
 from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.credentials import ClientAuth
-from pegboard.client.links.link import Identity, LinkOptions, ServerLink
+from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.request_delivery import RequestDelivery
+from pegboard.client.request_sender import FAILURE_LIMIT, CircuitBreaker
 from pegboard.client.subscription import follow_notifications, subscribe
 from pegboard.client.target import Target, open_link
 from pegboard.deadline import Deadline

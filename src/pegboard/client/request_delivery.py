@@ -9,14 +9,13 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from pegboard.call import Channel, Json
-from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.client_channel import ClientChannel, Progress
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import Identity, OutgoingRequest, ServerLink, with_server_name
 from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.list_cache import CACHED
 from pegboard.client.polled_tasks import LONGEST_PAUSE, SHORTEST_PAUSE, finish_task, task_id_in, wants_task
-from pegboard.client.request_sender import RequestSender
+from pegboard.client.request_sender import CircuitBreaker, RequestSender
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.deadline import Deadline
 from pegboard.errors import InvalidParams, MalformedMessage, MissingCapability

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from pegboard.background_tasks import end_tasks
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Change, Channel, Json, Notification, Question
-from pegboard.client.links.change_listeners import MAX_URI_LENGTH
+from pegboard.client.links.legacy_session import MAX_URI_LENGTH
 from pegboard.client.list_cache import ListCache
 from pegboard.errors import ConnectionLost, Refusal, ServerFault, Unreachable
 from pegboard.logs.printable import printable

@@ -10,9 +10,8 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 from msgspec.structs import replace
 
 from pegboard.call import Channel
-from pegboard.client.links.in_process import InProcessLink, InProcessServer
+from pegboard.client.links.in_process import InProcessLink, InProcessServer, LineServer, MemoryLink
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
-from pegboard.client.links.memory_link import LineServer, MemoryLink
 from pegboard.client.transports.http_link import HttpLink
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.client.transports.websocket_link import WebSocketLink

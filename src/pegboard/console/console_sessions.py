@@ -10,7 +10,7 @@ from pegboard.call import Json
 from pegboard.server.exchange.subscribers import Subscriber
 from pegboard.server.hosting import Hosted
 from pegboard.sessions.session import Session
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 _MOST: Final = 200
 

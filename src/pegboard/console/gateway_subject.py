@@ -9,7 +9,7 @@ from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_subject import about, describe
 from pegboard.gateway.gateway import Gateway
-from pegboard.gateway.modes.mode_costs import ModeCosts
+from pegboard.gateway.modes.mode_choice import ModeCosts
 from pegboard.gateway.modes.tool_directory import Directory
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.middleware.observability.history import History

@@ -17,10 +17,9 @@ from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
 from pegboard.execution.call_resources import CallResources
-from pegboard.execution.connector import ToolConnector
+from pegboard.execution.connector import ToolConnector, collect, collect_async
 from pegboard.execution.context import CancellationToken, Context
 from pegboard.execution.debug_mode import NO_DEBUG, DebugMode
-from pegboard.execution.generators import collect, collect_async
 from pegboard.execution.services import Services, ServiceScope
 from pegboard.execution.threads import Threads
 from pegboard.execution.tool_conditions import Perform, check_transport, detached, requiring, with_timeout

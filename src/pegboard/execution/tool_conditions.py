@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from pegboard.asking.questions import check_capabilities
-from pegboard.asking.rounds import read_ticket
-from pegboard.asking.used_tickets import UsedTickets
+from pegboard.asking.rounds import UsedTickets, read_ticket
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.deadline import Deadline
 from pegboard.errors import LimitReached, ToolError

@@ -22,8 +22,8 @@ from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.board import start_auth
 from pegboard.call import Around, Call, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
-from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessServer
+from pegboard.client.links.link import ClientAuth
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import (
     MAIN,
@@ -42,8 +42,8 @@ from pegboard.gateway.connections.connect_pages import PATH as CONNECT
 from pegboard.gateway.connections.connect_pages import ConnectPages
 from pegboard.gateway.connections.connections import Connections, check_users, server_id
 from pegboard.gateway.connections.vault import CredentialOwner, Vault
-from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
 from pegboard.gateway.lock.lock_file import Lock, Report, accept, read_lock, write_lock
 from pegboard.gateway.lock.lock_file import compare as compare_definitions

@@ -28,7 +28,7 @@ from pegboard.errors import DeclarationError, PegboardError, ResourceNotFound, U
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.modes.meta_tool_host import ServerStatus, Toolbox, Visibility
 from pegboard.gateway.modes.meta_tools import META_NAMES, MetaTools
-from pegboard.gateway.modes.mode_costs import ModeCosts
+from pegboard.gateway.modes.mode_choice import ModeCosts
 from pegboard.gateway.modes.opened_toolboxes import OpenedToolboxes
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.gateway.offers import Offers

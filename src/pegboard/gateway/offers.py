@@ -15,8 +15,8 @@ from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
 from pegboard.config.gateway_config import ToolboxConfig, ToolOverride, describe_unused, is_allowed
 from pegboard.errors import DeclarationError
-from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.overrides import ArgumentMapping
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.server_catalog import ServerCatalog

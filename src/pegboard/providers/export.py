@@ -23,7 +23,7 @@ from pegboard.call import Json
 from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.providers.markdown import Described, write_markdown
 from pegboard.providers.schema_dialects import Inexpressible, gemini_schema, open_root, strict_schema
-from pegboard.tools.aliases import ANY, DOTLESS, GEMINI, NameMap, NameRule
+from pegboard.tools.naming import ANY, DOTLESS, GEMINI, NameMap, NameRule
 
 Definition: TypeAlias = dict[str, Json]
 

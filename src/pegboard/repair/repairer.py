@@ -56,7 +56,7 @@ from pegboard.repair.schema_graph import SchemaGraph
 from pegboard.repair.walk import RepairWalk
 from pegboard.schema.cost.work_budget import Exhausted, WorkBudget
 from pegboard.schema.exact_floats import ExactFloats
-from pegboard.schema.formats import LENIENT, STRICT
+from pegboard.schema.jsonschema_backend import LENIENT, STRICT
 from pegboard.schema.problems import UNKNOWN, fit_message, format_path, guess, suggest, unknown
 from pegboard.schema.validator import Validator, has_soft_formats
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pegboard.call import Json
 from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.schema.cost.references import join, lookup
-from pegboard.schema.formats import LENIENT, STRICT
+from pegboard.schema.jsonschema_backend import LENIENT, STRICT
 from pegboard.schema.literals import Names, fold_name, kind_of
 from pegboard.schema.schema_writer import EXACT, NAMES
 from pegboard.schema.validator import Validator

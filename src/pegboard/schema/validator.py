@@ -23,8 +23,7 @@ from pegboard.schema.cost.prepared_schema import RECURSION, Prepared
 from pegboard.schema.cost.references import join, lookup, subschemas
 from pegboard.schema.cost.schema_cost import Cost, LoopingSchema, measure, weigh
 from pegboard.schema.cost.work_budget import STEPS_A_UNIT
-from pegboard.schema.formats import LENIENT, SOFT
-from pegboard.schema.jsonschema_backend import SchemaProblem, compile_schema, register
+from pegboard.schema.jsonschema_backend import LENIENT, SOFT, SchemaProblem, compile_schema, register
 from pegboard.schema.literals import encode
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The process that binds the sockets, and starts and restarts the workers.
 
 Theory of operation. The overseer loads the board, opens the listening sockets and forks; it serves nothing itself, so
-only a signal ends it. Workers accept from sockets that it holds (`server/http/worker_sockets.py`): the port stays open
+only a signal ends it. Workers accept from sockets that it holds (`server/http/listener.py`): the port stays open
 while workers come and go, and connections that wait when one dies are served by the next. Forked from a process that
 has loaded everything, workers start in milliseconds, share its memory and have the same secret keys.
 

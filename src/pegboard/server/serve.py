@@ -22,8 +22,7 @@ from pegboard.server.debugging import set_up_debug
 from pegboard.server.endpoint_names import read_endpoint_names
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard, is_loopback
-from pegboard.server.http.listener import Http1Server
-from pegboard.server.http.worker_sockets import WorkerSockets
+from pegboard.server.http.listener import Http1Server, WorkerSockets
 from pegboard.server.overseer import Overseer, WorkerControl
 from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store

@@ -23,8 +23,7 @@ from pegboard.background_tasks import OwnedTasks
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound, StoreDown
 from pegboard.limits import Limits
-from pegboard.sessions.session import OnSessionEnd, Session
-from pegboard.sessions.session_records import TOUCH_SECONDS, SessionRecords
+from pegboard.sessions.session import TOUCH_SECONDS, OnSessionEnd, Session, SessionRecords
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryLogs
 from pegboard.stores.store import Logs, digest

@@ -7,7 +7,7 @@ from pegboard.lazy_names import lazy_names
 _HOMES = {
     "Expectation": "pegboard.testing.expectation",
     "FakeCall": "pegboard.testing.fake_server",
-    "FakeClock": "pegboard.testing.fake_clock",
+    "FakeClock": "pegboard.testing.fake_rates",
     "FakeRates": "pegboard.testing.fake_rates",
     "FakeServer": "pegboard.testing.fake_server",
     "MemoryServer": "pegboard.testing.memory_server",

@@ -1,6 +1,6 @@
 from pegboard.testing.expectation import Expectation as Expectation
 from pegboard.testing.expectation import expect as expect
-from pegboard.testing.fake_clock import FakeClock as FakeClock
+from pegboard.testing.fake_rates import FakeClock as FakeClock
 from pegboard.testing.fake_rates import FakeRates as FakeRates
 from pegboard.testing.fake_server import FakeCall as FakeCall
 from pegboard.testing.fake_server import FakeServer as FakeServer

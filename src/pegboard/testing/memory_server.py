@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pegboard.call import Channel
+from pegboard.client.links.in_process import LineServer, MemoryLink
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
-from pegboard.client.links.memory_link import LineServer, MemoryLink
 
 
 class MemoryServer:

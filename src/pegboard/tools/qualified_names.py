@@ -16,8 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from pegboard.errors import SetupError
-from pegboard.tools.aliases import NameMap, NameRule
-from pegboard.tools.naming import suggest
+from pegboard.tools.naming import NameMap, NameRule, suggest
 
 SEPARATOR: Final = "__"
 BUDGET: Final = 64

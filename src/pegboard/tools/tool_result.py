@@ -36,7 +36,7 @@ from pegboard.media import Content
 from pegboard.next_action import NextActions, read_actions
 from pegboard.protocol.content import Block, joined_text, note_block, text_block
 from pegboard.protocol.json_values import as_list, as_object, texts_in
-from pegboard.schema.formats import LENIENT
+from pegboard.schema.jsonschema_backend import LENIENT
 from pegboard.schema.plain_json import (
     UNWRITABLE,
     ContentInside,

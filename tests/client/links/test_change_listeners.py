@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pegboard.call import Notification, NullChannel
-from pegboard.client.links.change_listeners import MAX_URI_LENGTH, ChangeListeners, FollowedUris
+from pegboard.client.links.legacy_session import MAX_URI_LENGTH, ChangeListeners, FollowedUris
 
 TOOLS = Notification("notifications/tools/list_changed", {})
 

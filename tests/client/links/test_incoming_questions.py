@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pegboard.call import Json, Notification, Question
-from pegboard.client.links.incoming_questions import MAX_ID_LENGTH, IncomingQuestions
+from pegboard.client.links.legacy_session import MAX_ID_LENGTH, IncomingQuestions
 from pegboard.client.links.server_messages import ServerMessage, read_server_message
 from pegboard.limits import Limits
 

@@ -20,9 +20,9 @@ import httpx
 
 from pegboard import Accepted, Auth, Board, Client, Context, Gateway, Issuer
 from pegboard.auth.api_keys import ApiKeys
+from pegboard.client.client_channel import Elicitation
 from pegboard.client.login.browser import Redirect
 from pegboard.client.login.storage import MemoryStorage
-from pegboard.client.question_handlers import Elicitation
 from pegboard.gateway.servers.server_logins import Logins
 from pegboard.limits import Limits
 from pegboard.stores.store_url import open_store

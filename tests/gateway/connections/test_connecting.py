@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Accepted, Declined
-from pegboard.client.question_handlers import Elicitation
+from pegboard.client.client_channel import Elicitation
 from pegboard.errors import Refusal
 from pegboard.gateway.connections.connect_links import ConnectLinks
 from pegboard.gateway.forwarding import connecting

@@ -16,7 +16,7 @@ from pegboard import Board, Client, Context
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, InputRequired, Reply, TaskStarted
 from pegboard.errors import InternalFailure, InvalidParams, MissingCapability, QuestionFailed, Refusal, ResourceNotFound
-from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.outcome import Destination
 from tests.client.fakes import Answer, Asked, Fake, error, faking, initialized, legacy, modern, reply, result
 from tests.gateway.asking_server import FORM, Asker, told
 from tests.gateway.forwarding.test_parking_lot import Heard, accept, asked, resume, text

@@ -14,8 +14,8 @@ from msgspec import Raw
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller
 from pegboard.errors import InvalidParams
-from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.forwarder import Forwarder
+from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.forwarding.outgoing_params import params_for
 from pegboard.gateway.forwarding.tickets import ParkedTicket, StateTicket, Tickets
 from pegboard.limits import Limits

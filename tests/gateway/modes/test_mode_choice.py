@@ -15,8 +15,7 @@ from pegboard.call_target import CalledItem
 from pegboard.config.rule_keys import read_rules
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, LIST, OPEN, SEARCH, USE
 from pegboard.gateway.modes.meta_tool_host import Mode, Toolbox, Visibility
-from pegboard.gateway.modes.mode_choice import ModeChoice, TokenCounts, choose_modes
-from pegboard.gateway.modes.mode_costs import count_costs
+from pegboard.gateway.modes.mode_choice import ModeChoice, TokenCounts, choose_modes, count_costs
 from pegboard.gateway.modes.tool_directory import Directory, DirectoryEntry
 from pegboard.middleware.observability.token_count import tokens_of
 from pegboard.rules.verdicts import Rules

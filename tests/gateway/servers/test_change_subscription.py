@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pegboard.call import Json, Notification
-from pegboard.client.links.change_listeners import MAX_URI_LENGTH
+from pegboard.client.links.legacy_session import MAX_URI_LENGTH
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.errors import ConnectionLost, InvalidParams
 from pegboard.gateway.servers.change_subscription import ChangeSubscription

@@ -21,8 +21,7 @@ from pegboard.gateway.gateway import Gateway
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.http.guard import Guard
-from pegboard.server.http.listener import Http1Server
-from pegboard.server.http.worker_sockets import WorkerSockets
+from pegboard.server.http.listener import Http1Server, WorkerSockets
 from pegboard.server.serve import run
 from pegboard.server.serving_options import DEFAULT_PORT
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from pegboard.call import Channel, Json, Notification, RequestId
 from pegboard.client.links.abandoned_requests import AbandonedRequests
-from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.era_cache import choose_version, forget, probe, recall, remember, versions_in_answer
 from pegboard.client.links.legacy_session import LegacySession, cancellation
 from pegboard.client.links.link import (
     PROGRESS_NOTIFICATION,
+    Authorizer,
     Identity,
     LinkOptions,
     OutgoingRequest,

@@ -1,4 +1,4 @@
-"""The Link: a request out, notifications and questions back, then a result.
+"""The contracts of a link and of its credentials: a request out, notifications and questions back, then a result.
 
 All links use revision 2026-07-28 towards their owner; a link to an older server translates. Its handshake answers
 `server/discover`, its unsolicited notifications answer `subscriptions/listen`, and its questions go to the channel of
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json, Notification, Question
-from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.credentials import Authorizer, ClientAuth
+from pegboard.client.http.address import Address
+from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
 from pegboard.client.links.server_messages import Read, read_values
 from pegboard.deadline import Deadline, paused
-from pegboard.errors import ServerFault
+from pegboard.errors import LoginFailed, ServerFault, Unauthorized
 from pegboard.limits import Limits
 from pegboard.protocol.params import PREFIX
 
@@ -38,6 +38,55 @@ _FIRST_IDS: Final = 2**30
 _MAX_IDENTITIES: Final = 256
 
 _encode = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
+
+
+class CredentialAttempt(Protocol):
+    """One request that needs credentials: limits how often new ones are requested for it."""
+
+    async def renew(self, status: int, challenge: str) -> bool:
+        """Get new credentials after a 401 or 403; returns whether another attempt is worthwhile.
+
+        Raises LoginFailed if the credentials could not be obtained.
+        """
+
+
+class Authorizer(Protocol):
+    """The credentials for one server: adds them to every request, and gets new ones after a rejection."""
+
+    async def lines(self) -> bytes:
+        """Header lines for a request, sent only to the server's own origin; empty if there are no credentials yet."""
+
+    def entry(self) -> CredentialAttempt: ...
+
+    @property
+    def context(self) -> Hashable:
+        """Identifies the current credentials: data received with one set may not be valid for another."""
+
+
+class ClientAuth(Protocol):
+    """How a client gets its credentials; one instance can serve many clients."""
+
+    def authorizer(self, server: Address, pool: HttpPool) -> Authorizer:
+        """Return the Authorizer for one server; the client calls this."""
+
+
+async def with_credentials(
+    work: Callable[[], Awaitable[T]], authorizer: Authorizer, hold: Callable[[], AbstractContextManager[None]]
+) -> T:
+    """Run `work`, and run it again with new credentials if the server requires them; `hold` pauses the deadlines."""
+    entry = authorizer.entry()
+    while True:
+        try:
+            return await work()
+        except LoginFailed:
+            raise
+        except Unauthorized as refused:
+            with hold():
+                renewed = await entry.renew(refused.status, refused.challenge)
+            if not renewed:
+                raise
 
 
 class Identity(Struct, frozen=True):

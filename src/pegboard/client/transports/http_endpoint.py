@@ -13,7 +13,7 @@ from pegboard.call import RequestId
 from pegboard.client.http.address import Address, Zone
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
-from pegboard.client.links.credentials import Authorizer
+from pegboard.client.links.link import Authorizer
 from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
 from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
 from pegboard.limits import Limits

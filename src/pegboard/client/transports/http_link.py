@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pegboard.call import Channel, Json
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool
-from pegboard.client.links.credentials import Authorizer
 from pegboard.client.links.era_cache import (
     choose_version,
     forget,
@@ -22,7 +21,7 @@ from pegboard.client.links.era_cache import (
     versions_in_answer,
     versions_in_refusal,
 )
-from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest
+from pegboard.client.links.link import Authorizer, Identity, LinkOptions, OutgoingRequest
 from pegboard.client.links.server_messages import MODERN_CODES, refusal_of
 from pegboard.client.transports.http_endpoint import EndpointClient, HttpRejection
 from pegboard.client.transports.modern_http import ModernHttp

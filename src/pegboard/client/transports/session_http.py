@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
-from pegboard.client.links.incoming_questions import IncomingQuestions
-from pegboard.client.links.legacy_session import LegacySession, cancellation
+from pegboard.client.links.legacy_session import IncomingQuestions, LegacySession, cancellation
 from pegboard.client.links.link import (
     CANCEL_SECONDS,
     Identity,

@@ -17,8 +17,7 @@ from msgspec import Struct
 from pegboard.bounded_dict import BoundedDict
 from pegboard.client.login.grants import PendingLogin
 from pegboard.gateway.connections.vault import FEED, CredentialOwner, Vault
-from pegboard.stores.identifiers import digest
-from pegboard.stores.store import wait_for_hint
+from pegboard.stores.store import digest, wait_for_hint
 
 LINK_SECONDS: Final = 600.0
 """How long a link can be opened, and then how long the login may take."""

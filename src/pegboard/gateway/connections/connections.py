@@ -15,7 +15,7 @@ from msgspec import Struct
 from pegboard.auth.principal import Principal
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool
-from pegboard.client.links.credentials import ClientAuth
+from pegboard.client.links.link import ClientAuth
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.browser import NoBrowser
 from pegboard.client.login.detached_login import DetachedLogin
@@ -35,8 +35,7 @@ from pegboard.gateway.connections.vault import (
     vault_key_missing,
 )
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
-from pegboard.stores.identifiers import digest
-from pegboard.stores.store import wait_for_hint
+from pegboard.stores.store import digest, wait_for_hint
 
 _log = logging.getLogger("pegboard.gateway")
 

@@ -28,8 +28,7 @@ from pegboard.backoff import backoff
 from pegboard.errors import Busy, InvalidParams, SetupError, StoreDown, Unreachable
 from pegboard.gateway.state_folder import VAULT_CHECK
 from pegboard.security.seal import Seal
-from pegboard.stores.identifiers import digest
-from pegboard.stores.store import Store
+from pegboard.stores.store import Store, digest
 
 _log = logging.getLogger("pegboard.gateway")
 

@@ -15,8 +15,7 @@ from pegboard.call import Call, InputRequired, Json, NeedInput, Question
 from pegboard.deadline import paused
 from pegboard.errors import LoginRequired, MissingCapability, PegboardError, QuestionFailed, ToolError
 from pegboard.gateway.connections.connections import Connections
-from pegboard.gateway.forwarding.destination import Destination
-from pegboard.gateway.forwarding.outcome import CALL
+from pegboard.gateway.forwarding.outcome import CALL, Destination
 from pegboard.gateway.forwarding.tickets import ConnectTicket, StateTicket, Tickets
 from pegboard.gateway.servers.server_connection import ASKING
 

@@ -36,10 +36,10 @@ from pegboard.errors import (
 from pegboard.gateway.connections.connections import Connections
 from pegboard.gateway.forwarding.caller_channel import DECLINED, CallerChannel, answer_unsupported
 from pegboard.gateway.forwarding.connecting import Connecting
-from pegboard.gateway.forwarding.destination import Destination
 from pegboard.gateway.forwarding.handover import Handover, LegQuestions
 from pegboard.gateway.forwarding.outcome import (
     CALL,
+    Destination,
     expired_error,
     failure_of,
     links_in,

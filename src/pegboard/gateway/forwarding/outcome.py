@@ -1,9 +1,11 @@
-"""Converts the result or error of a server for the caller."""
+"""Where a request is forwarded, and how the result or error of its server is converted for the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec import Struct
 
 from pegboard.call import Call, Done, Json, Question
 from pegboard.catalog.caching import Caching
@@ -21,7 +23,7 @@ from pegboard.errors import (
     ToolError,
     UnsupportedVersion,
 )
-from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.servers.downstream import Downstream
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.tools.qualified_names import delegation_error
@@ -43,6 +45,27 @@ _NOT_KEPT: Final = Caching().hints()
 _OLD_NOT_FOUND: Final = -32002
 # "Implementations MUST NOT emit any code from this sub-range that is not defined" (Error Codes).
 _RESERVED: Final = range(-32099, -32022)
+
+
+def unchanged_result(result: dict[str, Json]) -> dict[str, Json]:
+    """The `map_result` of a result without names to translate."""
+    return result
+
+
+class Destination(Struct, frozen=True, kw_only=True, eq=False):
+    """One tool, resource or prompt of a server.
+
+    `tool` is the server's own name for it, `tell` converts a tool's result (`Teller.pass_on`), `map_result` translates
+    the URIs in it. A `repeatable` tool may be called again if the outcome of a call is unknown; one that runs `as_task`
+    is called as a task of its (legacy) server, and polled.
+    """
+
+    downstream: Downstream
+    tool: str = ""
+    tell: Callable[[dict[str, Json]], Done] = Done
+    map_result: Callable[[dict[str, Json]], dict[str, Json]] = unchanged_result
+    repeatable: bool = False
+    as_task: bool = False
 
 
 def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:

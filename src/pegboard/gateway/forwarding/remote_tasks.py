@@ -15,8 +15,7 @@ from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import WireError, refusal_of
 from pegboard.client.polled_tasks import task_id_in
 from pegboard.errors import InternalFailure, InvalidParams, MalformedMessage, Refusal, ServerFault
-from pegboard.gateway.forwarding.destination import Destination
-from pegboard.gateway.forwarding.outcome import CALL, cleaned, failure_of, to_reply, with_caller_code
+from pegboard.gateway.forwarding.outcome import CALL, Destination, cleaned, failure_of, to_reply, with_caller_code
 from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol.revisions import TASKS, has_extension, missing_extension

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pegboard.asking.rounds import request_digest
 from pegboard.call import Call
 from pegboard.errors import InvalidParams, MalformedMessage
-from pegboard.gateway.forwarding.destination import Destination
+from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.limits import Limits
 from pegboard.security.seal import Seal
 

@@ -23,8 +23,15 @@ from pegboard.errors import ToolError, UnknownTool
 from pegboard.gateway.modes.instructions import shorten_instructions, write_instructions
 from pegboard.gateway.modes.meta_tool_definitions import CLOSE, DETAILS, LIST, OPEN, SEARCH, SPELLINGS, USE, MetaTool
 from pegboard.gateway.modes.meta_tool_host import MetaToolHost, Mode, Toolbox, Visibility
-from pegboard.gateway.modes.mode_choice import AUTO_TOKENS, ModeChoice, ShownMode, TokenCounts, choose_modes
-from pegboard.gateway.modes.mode_costs import ModeCosts, count_costs
+from pegboard.gateway.modes.mode_choice import (
+    AUTO_TOKENS,
+    ModeChoice,
+    ModeCosts,
+    ShownMode,
+    TokenCounts,
+    choose_modes,
+    count_costs,
+)
 from pegboard.gateway.modes.tool_directory import DirectoryEntry
 from pegboard.gateway.modes.tool_reference import (
     GATHERED,

@@ -9,7 +9,7 @@ from typing import Final
 
 from pegboard.background_tasks import end_tasks
 from pegboard.call import Json, Notification, Question
-from pegboard.client.links.change_listeners import FollowedUris
+from pegboard.client.links.legacy_session import FollowedUris
 from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import ConnectionLost, Refusal
 from pegboard.gateway.servers.server_catalog import ServerCatalog

@@ -15,11 +15,10 @@ from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json
-from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.credentials import ClientAuth
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
-from pegboard.client.links.link import Identity, LinkOptions, OutgoingRequest, ServerLink
+from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, OutgoingRequest, ServerLink
+from pegboard.client.request_sender import CircuitBreaker
 from pegboard.client.target import open_link
 from pegboard.client.transports.child_process import installs
 from pegboard.config.gateway_config import ServerConfig

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.call import Json
-from pegboard.client.links.change_listeners import MAX_URI_LENGTH
+from pegboard.client.links.legacy_session import MAX_URI_LENGTH
 from pegboard.client.transports.mirrored_headers import usable_tools
 from pegboard.errors import InvalidParams, MalformedMessage, MethodNotFound
 from pegboard.protocol.json_values import as_list

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from pegboard.background_tasks import end_tasks
 from pegboard.call import Channel, Json
-from pegboard.client.circuit_breaker import CircuitBreaker
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import OutgoingRequest, ServerLink
 from pegboard.client.links.server_messages import read_members, read_values
-from pegboard.client.request_sender import RequestSender
+from pegboard.client.request_sender import CircuitBreaker, RequestSender
 from pegboard.client.transports.stdio_link import StdioLink
 from pegboard.errors import PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.gateway.servers.request_slots import RequestSlots

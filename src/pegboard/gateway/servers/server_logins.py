@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-from pegboard.client.links.credentials import ClientAuth
+from pegboard.client.links.link import ClientAuth
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.browser import Login, NoBrowser
 from pegboard.client.login.exchange import IdentityProvider, SubjectToken, TokenExchange

@@ -59,7 +59,7 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import read_bodies, with_request_id
-from pegboard.server.http.content_negotiation import check_content_type, read_accept
+from pegboard.server.http.head_rules import check_content_type, read_accept
 from pegboard.server.http.responses import error_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.sessions.session import Session

@@ -24,7 +24,7 @@ from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import sse
 from pegboard.protocol.revision_codec import RevisionCodec
-from pegboard.server.http.content_negotiation import Accepts
+from pegboard.server.http.head_rules import Accepts
 from pegboard.server.http_types import Answer, Headers, Sink
 
 _log = logging.getLogger("pegboard.server")
