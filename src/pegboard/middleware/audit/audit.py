@@ -8,22 +8,23 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from pegboard.call import Call, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
+from pegboard.call import Call, Done, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
 from pegboard.errors import REFUSED, DeclarationError, LimitReached, Refusal, SetupError, ToolError
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.audit_sink import AuditSink, DecisionOutcome
 from pegboard.middleware.audit.audit_log import AuditLog
 from pegboard.middleware.audit.chain_writer import ChainWriter
 from pegboard.middleware.audit.hash_chain import read_chain_keys
+from pegboard.middleware.audit.otlp_logs import OtlpLogs
 from pegboard.middleware.observability.call_masking import CallMasking
-from pegboard.middleware.observability.call_record import Arguments, CallRecord, mask_details, record_call, timestamp
+from pegboard.middleware.observability.call_record import Arguments, CallRecord, CallRecorder, mask_details, timestamp
 from pegboard.protocol.json_values import as_object
 from pegboard.security.ownership import check_folder
 
@@ -51,6 +52,7 @@ class Audit(Middleware, AuditSink):
     max_bytes, max_age: the size and the age in seconds at which the next file begins.
     keep_files: how many files of each process are kept; None for all.
     compress: whether finished files are compressed.
+    otlp: whether each record is also sent to an OpenTelemetry collector, as `OTEL_EXPORTER_OTLP_ENDPOINT` says.
     pending: with sync="full", how many records may wait for the disk.
     now: the clock, for tests.
     """
@@ -71,6 +73,7 @@ class Audit(Middleware, AuditSink):
         max_age: float = 86_400.0,
         keep_files: int | None = None,
         compress: bool = True,
+        otlp: bool = False,
         pending: int = 4096,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -85,8 +88,10 @@ class Audit(Middleware, AuditSink):
         self.unwritten = 0
         self._now = now
         self._masking = CallMasking(names)
+        self._recorder = CallRecorder(self._masking, arguments)
         self._is_down = False
         keys = read_chain_keys(os.environ.get("PEGBOARD_SECRET") if secret is None else secret)
+        self._otlp = OtlpLogs() if otlp else None
         writer = ChainWriter(
             folder,
             keys[0],
@@ -95,6 +100,7 @@ class Audit(Middleware, AuditSink):
             keep_files=keep_files,
             compress=compress,
             sync=sync == "full",
+            on_written=None if self._otlp is None else self._otlp.send,
             now=now,
         )
         self._audit_log = AuditLog(writer, sync=sync == "full", pending=pending)
@@ -113,9 +119,17 @@ class Audit(Middleware, AuditSink):
             raise
         except BaseException as problem:
             outcome = "refused" if _is_refusal(problem) else "failed"
-            await self._write(self._describe(call, outcome, type(problem).__name__, began), _WITHHELD)
+            await self._write_all(self._describe(call, outcome, type(problem).__name__, began), _WITHHELD)
             raise
-        await self._write(self._describe(call, _outcome_of(reply), "", began), _WITHHELD)
+        # The common case first, without calls of other functions.
+        result = reply.result
+        outcome = (
+            "ok" if type(reply) is Done and type(result) is dict and "isError" not in result else _outcome_of(reply)
+        )
+        record = self._recorder.record(call, outcome, "", (perf_counter() - began) * 1000, self._now())
+        waiting = self._write(record, _WITHHELD)
+        if waiting is not None:
+            await waiting
         return reply
 
     async def record(
@@ -140,7 +154,7 @@ class Audit(Middleware, AuditSink):
         )
         if details:
             record.details = mask_details(details, self._masking)
-        await self._write(record, _UNCHANGED)
+        await self._write_all(record, _UNCHANGED)
 
     async def start(self) -> None:
         """Open the file, so that a folder that cannot be used is reported before the first call runs."""
@@ -152,30 +166,54 @@ class Audit(Middleware, AuditSink):
     async def stop(self) -> None:
         """Write pending records and close the file; the next call opens it again."""
         await asyncio.to_thread(self._audit_log.rest)
+        if self._otlp is not None:
+            await asyncio.to_thread(self._otlp.close)
 
     def close(self) -> None:
         """Write pending records and close the file for good."""
         self._audit_log.close()
+        if self._otlp is not None:
+            self._otlp.close()
 
-    async def _write(self, record: CallRecord, rejection: str, retry_after: float | None = None) -> None:
+    def _write(
+        self, record: CallRecord, rejection: str, retry_after: float | None = None
+    ) -> Coroutine[Any, Any, None] | None:
+        """Write a record; what it returns has to be awaited."""
         try:
             waiting = self._audit_log.append(_encode(record))
-            if waiting is not None:
-                await waiting
         except _UNWRITTEN as problem:
-            self._report_unwritten(problem)
-            if self.fail == "closed":
-                message = rejection.format(record.name)
-                raise LimitReached(message, "audit_unavailable", retry_after=retry_after) from problem
+            self._reject(problem, rejection.format(record.name), retry_after)
+            return None
+        if waiting is not None:
+            return self._wait(waiting, rejection.format(record.name), retry_after)
+        if self._is_down:
+            self._is_down = False
+        return None
+
+    async def _wait(self, waiting: Awaitable[None], rejection: str, retry_after: float | None) -> None:
+        try:
+            await waiting
+        except _UNWRITTEN as problem:
+            self._reject(problem, rejection, retry_after)
         else:
             if self._is_down:
                 self._is_down = False
+
+    async def _write_all(self, record: CallRecord, rejection: str, retry_after: float | None = None) -> None:
+        waiting = self._write(record, rejection, retry_after)
+        if waiting is not None:
+            await waiting
+
+    def _reject(self, problem: Exception, rejection: str, retry_after: float | None) -> None:
+        self._report_unwritten(problem)
+        if self.fail == "closed":
+            raise LimitReached(rejection, "audit_unavailable", retry_after=retry_after) from problem
 
     async def _write_cancelled(self, record: CallRecord) -> None:
         """Waits too: a call that cancelled itself, or was stopped by a hook, still gets a response."""
         try:
             async with asyncio.timeout(_CLEANUP_SECONDS):
-                await self._write(record, _WITHHELD)
+                await self._write_all(record, _WITHHELD)
         except TimeoutError as problem:
             self._report_unwritten(problem)
         except LimitReached:
@@ -183,7 +221,7 @@ class Audit(Middleware, AuditSink):
 
     async def _probe(self, call: Call) -> None:
         """Try the disk before the tool runs; the record says so."""
-        await self._write(self._describe(call, "resumed", "", perf_counter()), _NOT_RUN, _RETRY_SECONDS)
+        await self._write_all(self._describe(call, "resumed", "", perf_counter()), _NOT_RUN, _RETRY_SECONDS)
         _log.info("the audit log can be written again")
 
     def _report_unwritten(self, problem: Exception) -> None:
@@ -197,8 +235,7 @@ class Audit(Middleware, AuditSink):
             _log.error("the audit log cannot be written, calls %s: %s", outcome, problem)
 
     def _describe(self, call: Call, outcome: str, error: str, began: float) -> CallRecord:
-        elapsed_ms = (perf_counter() - began) * 1000
-        return record_call(call, outcome, error, elapsed_ms, self._now(), self._masking, self.arguments)
+        return self._recorder.record(call, outcome, error, (perf_counter() - began) * 1000, self._now())
 
 
 def _outcome_of(reply: Reply) -> str:

@@ -135,10 +135,9 @@ class ChainHead:
             os.ftruncate(file, _HEAD_BYTES)
         self._map = mmap.mmap(file, _HEAD_BYTES)
 
-    def write(self, slot: HeadSlot) -> None:
+    def write(self, number: int, proof: bytes, file: int) -> None:
         """Move the head to a line that is in its file."""
-        offset = _SLOT.size * (slot.number & 1)
-        self._map[offset : offset + _SLOT.size] = _SLOT.pack(slot.number, slot.proof, slot.file)
+        _SLOT.pack_into(self._map, _SLOT.size * (number & 1), number, proof, file)
 
     def sync(self) -> None:
         """Write it to the disk."""

@@ -23,7 +23,6 @@ from pegboard.call import Json
 from pegboard.middleware.audit.chain_files import (
     MAX_LINE,
     ChainHead,
-    HeadSlot,
     Segment,
     chains_in,
     file_path,
@@ -53,6 +52,7 @@ class ChainWriter:
     keep_files: how many files are kept; None for all.
     compress: whether finished files are compressed.
     sync: whether a record is on the disk when `append` returns; otherwise the system writes it soon.
+    on_written: called with the name of the chain and the lines that have been written.
     """
 
     def __init__(
@@ -65,11 +65,12 @@ class ChainWriter:
         keep_files: int | None = None,
         compress: bool = True,
         sync: bool = False,
+        on_written: Callable[[str, Sequence[bytes]], object] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._folder, self._key, self._now = folder, key, now
         self._max_bytes, self._max_age, self._keep_files = max_bytes, max_age, keep_files
-        self._sync = sync
+        self._sync, self._on_written = sync, on_written
         self._compressor = FileCompressor() if compress else None
         self._head: ChainHead | None = None
         self._file = -1
@@ -230,7 +231,9 @@ class ChainWriter:
         self._size += len(data)
         self._number, self._previous = number, previous
         if self._head is not None:
-            self._head.write(HeadSlot(number, proof, self._segment if segment is None else segment))
+            self._head.write(number, proof, self._segment if segment is None else segment)
+            if self._on_written is not None:
+                self._on_written(self._head.chain, lines)
 
     def _undo(self, file: int) -> None:
         """Remove what was written of records that could not be written completely."""

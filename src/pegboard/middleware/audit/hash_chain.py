@@ -44,11 +44,10 @@ class ChainKey:
     def link(self, previous: bytes, text: bytes) -> tuple[bytes, bytes, bytes]:
         """The line of an unfinished JSON object, its tag, and its proof for the head."""
         digest = self._start.copy()
-        digest.update(previous)
-        digest.update(text)
+        digest.update(previous + text)
         whole = digest.digest()
         tag = whole[:_TAG_BYTES].hex().encode()
-        return b"".join((text, _BEFORE_TAG, tag, _AFTER_TAG)), tag, whole[_TAG_BYTES:]
+        return b'%b,"hash":"%b"}\n' % (text, tag), tag, whole[_TAG_BYTES:]
 
 
 def read_chain_keys(secret: str | None) -> list[ChainKey]:

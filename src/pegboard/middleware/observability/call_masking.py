@@ -11,7 +11,7 @@ import msgspec
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Json
 from pegboard.call_target import CalledTool
-from pegboard.middleware.observability.masking import MASK, is_secret, mask_text, words_of
+from pegboard.middleware.observability.masking import MASK, has_hint, is_secret, mask_text, words_of
 from pegboard.middleware.observability.secret_names import EVERYTHING, declared_names, secret_names
 from pegboard.schema.name_similarity import find_near
 
@@ -25,7 +25,8 @@ _MAX_NAME: Final = 200
 _MAX_ITEMS: Final = 100
 _MAX_DEPTH: Final = 16
 _MAX_NODES: Final = 2000
-_PARTS: Final = (str, dict, list, tuple)
+_CONTAINERS: Final = (dict, list, tuple)
+_PARTS: Final = (str, *_CONTAINERS)
 _SHORTEST: Final = 4
 """The length from which a masked value is also masked where it occurs in another text of the same call."""
 
@@ -71,6 +72,21 @@ class ToolMasking:
         marked |= {name for name in self._declared if self._looks_secret(name)}
         self._secret = {name: _fold(name) for name in marked}
         self._known: dict[str, tuple[str, bool]] = {}
+
+    def is_plain(self, sent: Json) -> bool:
+        """Whether the arguments may be shown as they are, without a closer look: few, short and not secret."""
+        if type(sent) is not dict or len(sent) > _MAX_ITEMS or EVERYTHING in self._secret:
+            return False
+        known = self._known
+        for name, item in sent.items():
+            if (known.get(name) or self._judge(name)) != (name, False):
+                return False
+            if type(item) is str:
+                if len(item) > self._max_text or has_hint(item) or item[:1] in "{[":
+                    return False
+            elif type(item) in _CONTAINERS:
+                return False
+        return True
 
     def arguments(self, sent: Json) -> tuple[Json, Secrets]:
         """The arguments as a record may show them, and the secrets in them."""

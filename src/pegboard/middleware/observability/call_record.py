@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from pegboard.call import NOTED, Call, Json
+from pegboard.bounded_dict import BoundedDict
+from pegboard.call import NOTED, Call, Caller, Json
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.call_masking import CallMasking
 
@@ -22,6 +23,7 @@ Arguments: TypeAlias = Literal["masked", "hash", "none"]
 MAX_VALUE: Final = 16_384
 """The size in bytes above which only the beginning of masked arguments is recorded."""
 
+_CALLERS_KEPT: Final = 1024
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
@@ -79,42 +81,54 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-@lru_cache(maxsize=1024)
-def _session_digest(session: str) -> str:
-    return hashlib.sha256(session.encode()).hexdigest()[:16]
+class CallRecorder:
+    """Makes the records of calls: `arguments` says what they contain of arguments."""
 
+    def __init__(self, masking: CallMasking, arguments: Arguments) -> None:
+        self._masking, self._arguments = masking, arguments
+        # The client and session of each caller: most callers send many calls.
+        self._callers: BoundedDict[int, tuple[Caller, str, str]] = BoundedDict(_CALLERS_KEPT)
 
-def record_call(
-    call: Call, outcome: str, error: str, elapsed_ms: float, at: float, masking: CallMasking, arguments: Arguments
-) -> CallRecord:
-    """The record of a call that has ended."""
-    caller, tool = call.caller, call.tool
-    record = CallRecord(
-        at=timestamp(at),
-        action=call.method,
-        name=call.name[:512],
-        toolbox=tool.toolbox,
-        server=tool.server,
-        principal=caller.principal.id,
-        client=client_of(call),
-        session=_session_digest(caller.session) if caller.session else "",
-        transport=caller.transport,
-        request="" if call.id is None else str(call.id)[:128],
-        outcome=outcome,
-        error=error,
-        elapsed_ms=int(elapsed_ms * 1000) / 1000,
-        rule=call.rule,
-        trace=_trace_of(call),
-    )
-    if arguments == "masked":
-        sent = msgspec.json.decode(call.raw) if call._sent is UNSET else call._sent
-        record.arguments = _bounded(masking.of(tool).arguments(sent)[0])
-    elif arguments == "hash":
-        record.arguments_sha256 = hashlib.sha256(_encode_sorted(call.sent)).hexdigest()
-    noted = None if call._state is None else call._state.get(NOTED)
-    if noted is not None:
-        _add_facts(record, noted, masking)
-    return record
+    def record(self, call: Call, outcome: str, error: str, elapsed_ms: float, at: float) -> CallRecord:
+        """The record of a call that has ended."""
+        caller, tool = call.caller, call.tool
+        known = self._callers.get(id(caller))
+        if known is None or known[0] is not caller:
+            session = sha256(caller.session.encode()).hexdigest()[:16] if caller.session else ""
+            known = self._callers[id(caller)] = caller, client_of(call), session
+        sent: Json = None
+        if self._arguments != "none":
+            sent = call._sent if call._sent is not UNSET else msgspec.json.decode(call.raw)
+        record = CallRecord(
+            at=f"{_second(int(at))}.{int(at % 1 * 1000):03d}Z",
+            action=call.method,
+            name=call.name[:512],
+            toolbox=tool.toolbox,
+            server=tool.server,
+            principal=caller.principal.id,
+            client=known[1],
+            session=known[2],
+            transport=caller.transport,
+            request="" if call.id is None else str(call.id)[:128],
+            outcome=outcome,
+            error=error,
+            elapsed_ms=int(elapsed_ms * 1000) / 1000,
+            rule=call.rule,
+            arguments=self._show(call, sent) if self._arguments == "masked" else UNSET,
+            arguments_sha256=sha256(_encode_sorted(sent)).hexdigest() if self._arguments == "hash" else "",
+        )
+        # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
+        if call.trace is not None or (call._message or bytes(call.params)).find(b"traceparent") >= 0:
+            record.trace = _trace_of(call)
+        if call._state is not None and NOTED in call._state:
+            _add_facts(record, call._state[NOTED], self._masking)
+        return record
+
+    def _show(self, call: Call, sent: Json) -> Raw:
+        masking, raw = self._masking.of(call.tool), call.raw
+        if len(raw) <= MAX_VALUE and masking.is_plain(sent) and bytes(raw).find(b"\n") < 0:
+            return raw
+        return _bounded(masking.arguments(sent)[0])
 
 
 class _Meta(Struct, gc=False):
@@ -133,7 +147,7 @@ def _trace_of(call: Call) -> str:
     parent: Json = ""
     if call.trace is not None:
         parent = call.trace.get("traceparent")
-    elif b"traceparent" in bytes(call.params):
+    else:
         try:
             parent = _decode_params(call.params).meta.traceparent
         except msgspec.MsgspecError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -81,6 +81,10 @@ def mask(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [mask(item) for item in value]
     return value
+
+
+has_hint: Callable[[str], object] = _HINT.search
+"""Something true if a text may contain a secret."""
 
 
 def mask_text(text: str) -> str:
