@@ -191,6 +191,21 @@ class _Params(Struct):
 _decode_params = msgspec.json.Decoder(_Params).decode
 
 
+class CallNotes(Struct):
+    """What is noted about a call while it runs.
+
+    inside: when the tool itself began and ended (`time.perf_counter`).
+    downstream_ms: how long requests to a server behind a gateway took.
+    log_id: its name in the log, if something was logged.
+    trace_id: the id of its trace.
+    """
+
+    inside: tuple[float, float] | None = None
+    downstream_ms: float = 0.0
+    log_id: str = ""
+    trace_id: str = ""
+
+
 class Call(Struct, kw_only=True):
     """One request from a client.
 
@@ -244,14 +259,22 @@ class Call(Struct, kw_only=True):
     _reached: float | None = None
     _stopped: bool = False
     _waits: tuple[Deadline, ...] = ()
-    _log_id: str = ""
+    _notes: CallNotes | None = None
+
+    @property
+    def notes(self) -> CallNotes:
+        """What is noted about the call while it runs, for those that observe its end."""
+        if self._notes is None:
+            self._notes = CallNotes() if self._origin is None else self._origin.notes
+        return self._notes
 
     @property
     def log_id(self) -> str:
         """A name for this call in the log; request ids are unique only within a client."""
-        if not self._log_id:
-            self._log_id = token_hex(4)
-        return self._log_id
+        notes = self.notes
+        if not notes.log_id:
+            notes.log_id = token_hex(4)
+        return notes.log_id
 
     @property
     def params(self) -> Raw:

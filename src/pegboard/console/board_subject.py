@@ -18,7 +18,7 @@ class BoardSubject:
     def __init__(self, board: Board) -> None:
         self.served = self.board = board
         self.history = History()
-        board.use(self.history, self.history.inner)
+        board.use(self.history)
         self._since = time()
         self._counted: tuple[int, dict[str, Json]] = (-1, {})
 

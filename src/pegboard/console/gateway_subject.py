@@ -22,7 +22,7 @@ class GatewaySubject:
     def __init__(self, gateway: Gateway) -> None:
         self.served = gateway
         self.history = History()
-        gateway.use(self.history, self.history.inner)
+        gateway.use(self.history)
         self._since = time()
         # Changes made in the console: an open page may hold an older state than the one it was last sent.
         self._changes = 0

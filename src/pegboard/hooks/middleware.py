@@ -12,13 +12,15 @@ from weakref import WeakValueDictionary
 from pegboard.call import Call, Json
 from pegboard.call_target import KINDS
 from pegboard.errors import DeclarationError
+from pegboard.hooks.observation import Observation
 
-_COMPOSED_FROM = frozenset({"order", "enabled", "kinds", "before", "after", "error", "around"})
+_COMPOSED_FROM = frozenset({"order", "enabled", "kinds", "before", "after", "error", "around", "observe"})
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "before": ("call",),
     "after": ("call", "result", "elapsed_ms"),
     "error": ("call", "exception", "elapsed_ms"),
     "around": ("call", "next"),
+    "observe": ("call", "seen"),
     "start": (),
     "stop": (),
 }
@@ -40,7 +42,7 @@ class Middleware(metaclass=_WatchedMeta):
     `order`: 1–10 infrastructure, 10–50 logging and monitoring, 50–100 business; the lowest is outermost. `before` runs
     in that order, `after` and `error` in reverse. `enabled` can be set at any time, on an instance or on its class, or
     overridden by a property, which is then read once per call. A subclass may also define `async def around(self, call,
-    next)`, which runs inside its hooks. Open resources in `start` and close them in `stop`.
+    next)`, which runs inside its hooks. To measure or record calls without changing them, override `observe`. Open resources in `start` and close them in `stop`.
 
     The hooks run for calls of tools, and for requests for prompts, resources and completions; `kinds = ("tool",)` limits
     them to tools. With `serves_resources = True`, they also run for resources that the board does not have, whatever the
@@ -60,6 +62,12 @@ class Middleware(metaclass=_WatchedMeta):
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         """The call raised, or was cancelled."""
+
+    def observe(self, call: Call, seen: Observation) -> None:
+        """The call has ended, however it did, and every hook has run; a plain function, which cannot delay the call.
+
+        `seen` can be kept, `call` must not be.
+        """
 
     async def start(self) -> None:
         """The first board that this is attached to starts to serve; also called if disabled."""
@@ -131,7 +139,7 @@ def _check_hooks(middleware: Middleware) -> None:
     if not isinstance(order, int | float) or isnan(order):
         raise DeclarationError(f"{kind}.order must be a number, got {order!r}")
     check_kinds(middleware.kinds, f"{kind}.kinds")
-    for name in ("before", "after", "error", "start", "stop"):
+    for name in ("before", "after", "error", "observe", "start", "stop"):
         if is_overridden(middleware, name):
             hook = getattr(middleware, name)
             if not callable(hook):
@@ -142,6 +150,8 @@ def _check_hooks(middleware: Middleware) -> None:
                 raise DeclarationError(
                     f"{kind}.{name} is a generator, whose values would be lost; use an `around` instead"
                 )
+            if name == "observe" and inspect.iscoroutinefunction(hook):
+                raise DeclarationError(f"{kind}.observe is not awaited: write it as a plain `def`")
             _check_takes(hook, f"{kind}.{name}", _ARGUMENTS[name])
     around = getattr(middleware, "around", None)
     if around is not None:

@@ -1,6 +1,7 @@
 """Composes the middleware of a tool, prompt or resource into one Handler, once for each change.
 
-Adjacent hooks become one stage (`hook_chain`); each `around` is a layer of its own. Hooks that are not overridden and
+Adjacent hooks become one stage (`hook_chain`); each `around` is a layer of its own; all observers share one layer around
+everything (`observation`). Hooks that are not overridden and
 disabled middleware are left out, and a plain `def` is called without an await.
 """
 
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequired, Reply, Subscribed, TaskStarted
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.hooks.hook_chain import Hook, read_hook, wrap_hooks
-from pegboard.hooks.middleware import Middleware, is_dynamic, name_of
+from pegboard.hooks.middleware import Middleware, is_dynamic, is_overridden, name_of
+from pegboard.hooks.observation import Observation, Observe, clocked, observed
 from pegboard.tools.tool import Tool
 
 AttachmentScope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool", "prompt", "resource"]
@@ -89,11 +91,15 @@ def compose(
 ) -> Handler:
     """The Handler of a tool or item with all its middleware around it, lowest order outermost.
 
-    What after and error hooks raise is added to `failures`, for tests.
+    Observers come last, outside of everything else. What after and error hooks and observers raise is added to
+    `failures`, for tests.
     """
-    handler = inner
+    selected = _select(attachments, tool, kind)
+    observers = [observe for middleware in selected if (observe := _observer(middleware)) is not None]
+    # Without other middleware, the tool takes the whole time.
+    handler = clocked(inner) if observers and len(observers) < len(selected) else inner
     stage: list[Hook] = []
-    for middleware in reversed(_select(attachments, tool, kind)):
+    for middleware in reversed(selected):
         if not isinstance(middleware, Middleware):
             handler, stage = _layer(middleware, wrap_hooks(stage, handler)), []
             continue
@@ -111,7 +117,22 @@ def compose(
                 continue
         if hook is not None:
             stage.insert(0, hook)
-    return wrap_hooks(stage, handler)
+    handler = wrap_hooks(stage, handler)
+    return observed(handler, observers, failures) if observers else handler
+
+
+def _observer(middleware: Middleware | Around) -> Observe | None:
+    """How a middleware observes calls; None if it does not."""
+    if not isinstance(middleware, Middleware) or not is_overridden(middleware, "observe"):
+        return None
+    if not is_dynamic(middleware):
+        return middleware.observe if middleware.enabled else None
+
+    def observe(call: Call, seen: Observation) -> None:
+        if middleware.enabled:
+            middleware.observe(call, seen)
+
+    return observe
 
 
 def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem, kind: Kind) -> list[Middleware | Around]:

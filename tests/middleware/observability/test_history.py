@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from pegboard import Board, Client, ToolError
+from pegboard import Board, Client, ToolError, ToolResult
+from pegboard.call import Call, Handler, Reply
 from pegboard.middleware.observability.history import History, KeptCall
 
 
 def board_with(history: History) -> Board:
     board = Board("kept")
-    board.use(history, history.inner)
+    board.use(history)
 
     @board.tool
     def add(a: float, b: float) -> float:
@@ -75,10 +76,32 @@ async def test_only_the_latest_calls_are_kept() -> None:
 
 async def test_large_arguments_and_results_are_shortened_and_the_memory_is_bounded() -> None:
     history = History(max_bytes=300_000)
-    kept = await calls_of(history, *[("repeat", {"text": "x" * 100_000, "times": 3})] * 20)
-    assert 1 <= len(kept) < 10
-    assert all(len(str(call.details())) < 100_000 for call in kept)
-    assert "the beginning is kept" in str(kept[-1].details())
+    kept = await calls_of(history, *[("repeat", {"text": "x" * 50_000, "times": 1})] * 20)
+    sizes = [len(str(call.details())) for call in kept]
+    assert sum(sizes) < 400_000
+    assert sizes[0] < 10_000 < sizes[-1]
+    assert "the beginning is kept" in str(kept[0].details())
+
+
+async def test_a_large_call_that_is_dropped_makes_room_for_others() -> None:
+    history = History(calls=3, max_bytes=100_000)
+    large, small = ("repeat", {"text": "x" * 20_000, "times": 1}), ("add", {"a": 1, "b": 1})
+    kept = await calls_of(history, large, small, small, small, large, small, large)
+    assert [len(str(call.details())) > 20_000 for call in kept] == [True, False, True]
+
+
+async def test_a_large_result_without_text_is_measured_too() -> None:
+    history = History()
+    board = board_with(history)
+
+    @board.tool
+    def report() -> ToolResult:
+        return ToolResult("done", structured={"rows": ["y" * 1000] * 100})
+
+    async with Client(board) as client:
+        await client.call("report")
+    (kept,) = history
+    assert len(str(kept.details())) < 50_000
 
 
 async def test_a_kept_call_is_found_by_its_number() -> None:
@@ -92,16 +115,32 @@ async def test_a_kept_call_is_found_by_its_number() -> None:
     assert [call.number for call in history.since(3)] == [4]
 
 
-async def test_the_time_of_the_tool_is_measured_while_someone_watches() -> None:
+async def test_watchers_are_called_after_each_call() -> None:
     history = History()
-    unwatched, *_ = await calls_of(history, ("add", {"a": 1, "b": 1}))
-    assert unwatched.tool_ms is None
     seen: list[int] = []
     leave = history.watch(lambda: seen.append(history.last))
     await calls_of(history, ("add", {"a": 1, "b": 1}))
     leave()
-    watched = list(history)[-1]
-    assert seen == [2]
-    assert watched.tool_ms is not None
-    assert 0 <= watched.tool_ms <= watched.elapsed_ms
-    assert not history.inner.enabled
+    await calls_of(history, ("add", {"a": 1, "b": 1}))
+    assert seen == [1]
+
+
+async def test_the_time_of_the_tool_is_apart_from_that_of_middleware() -> None:
+    history = History()
+    board = board_with(history)
+
+    async def reject(call: Call, next: Handler) -> Reply:  # noqa: A002 — the name that middleware authors use
+        raise ToolError("not now")
+
+    async def pass_on(call: Call, next: Handler) -> Reply:  # noqa: A002
+        return await next(call)
+
+    board.use(reject, tool="fail")
+    board.use(pass_on, tool="add")
+    async with Client(board) as client:
+        await client.call("add", {"a": 1, "b": 1})
+        await client.call("fail")
+    reached, rejected = history
+    details: Any = reached.details()
+    assert 0 <= details["before_ms"] <= details["before_ms"] + details["tool_ms"] <= details["ms"] + 0.01
+    assert rejected.details()["tool_ms"] is None

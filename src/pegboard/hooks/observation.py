@@ -1,0 +1,129 @@
+"""One observation of each call, for everything that looks at calls after they have ended.
+
+Theory of operation. While a call runs, only the clock is read. When it has ended, one Observation is made and passed to all
+observers together with the Call. They take what they need and derive the rest when someone asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from pegboard.call import Call, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
+from pegboard.errors import LimitReached, PegboardError, Refusal
+
+_log = logging.getLogger("pegboard.middleware")
+
+Outcome: TypeAlias = Literal["ok", "error", "refused", "asked", "task", "cancelled"]
+
+
+class Failure(Struct, frozen=True):
+    """Why a call raised; without the exception, whose traceback would keep alive whatever the call used.
+
+    name: the type of the exception.
+    message: its text if it is one of ours; the text of any other exception is not for peers.
+    code: the JSON-RPC code it is answered with, if any.
+    outcome: `refused` by a rule or limit, `cancelled`, or else `error`.
+    """
+
+    name: str
+    message: str
+    code: int | None
+    outcome: Literal["error", "refused", "cancelled"]
+
+
+class Observation(Struct):
+    """The end of a call.
+
+    began, ended: when, on the clock of `time.perf_counter`, with all middleware.
+    reply: the reply; None if the call raised.
+    failure: why it raised.
+    """
+
+    began: float
+    ended: float
+    reply: Reply | None
+    failure: Failure | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the call took."""
+        return self.ended - self.began
+
+    @property
+    def result(self) -> Mapping[str, Json] | None:
+        """The result; None if the call raised."""
+        if self.reply is None:
+            return None
+        result = self.reply.result
+        return result.value if isinstance(result, EncodedResult) else result
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.failure is not None:
+            return self.failure.outcome
+        if isinstance(self.reply, InputRequired):
+            return "asked"
+        if isinstance(self.reply, TaskStarted):
+            return "task"
+        return "error" if (self.result or {}).get("isError") else "ok"
+
+
+Observe: TypeAlias = Callable[[Call, Observation], object]
+
+
+def describe_failure(exception: BaseException) -> Failure:
+    """What an observation keeps of an exception."""
+    cancelled = isinstance(exception, asyncio.CancelledError | GeneratorExit)
+    refused = isinstance(exception, Refusal | LimitReached)
+    return Failure(
+        type(exception).__name__,
+        str(exception) if isinstance(exception, PegboardError) else "",
+        exception.code if isinstance(exception, Refusal) else None,
+        "cancelled" if cancelled else "refused" if refused else "error",
+    )
+
+
+def observed(inner: Handler, observers: Sequence[Observe], failures: list[BaseException] | None = None) -> Handler:
+    """The Handler, with these observers told about each call that has ended."""
+
+    async def run(call: Call) -> Reply:
+        began = perf_counter()
+        reply: Reply | None = None
+        failure: Failure | None = None
+        try:
+            reply = await inner(call)
+            return reply
+        except BaseException as exception:
+            failure = describe_failure(exception)
+            raise
+        finally:
+            seen = Observation(began, perf_counter(), reply, failure)
+            for observe in observers:
+                try:
+                    observe(call, seen)
+                except Exception as problem:  # noqa: BLE001 — an observer must not change the call
+                    _log.exception("an observer of %s failed", call.method)
+                    if failures is not None:
+                        failures.append(problem)
+
+    return run
+
+
+def clocked(inner: Handler) -> Handler:
+    """The innermost Handler, with the time noted that it takes, from the first attempt to the end of the last."""
+
+    async def run(call: Call) -> Reply:
+        began = perf_counter()
+        try:
+            return await inner(call)
+        finally:
+            notes = call.notes
+            notes.inside = began if notes.inside is None else notes.inside[0], perf_counter()
+
+    return run
