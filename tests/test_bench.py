@@ -18,7 +18,7 @@ SHORT = {
     "hooks.py": ["1"],
     "middleware.py": ["0.1"],
     "audited_calls.py": ["0.1"],
-    "observed.py": ["0.1"],
+    "observed.py": ["1"],
     "run.py": ["--quick", "--seconds", "0.1", "--alone", "--only", "http"],
     "search.py": ["200"],
     "sloppy.py": [],

@@ -92,7 +92,7 @@ async def run_alone(
 
     `answer` is what the stub returns, an exception that it raises, or a function of the call, sync or async. The
     outcome is returned as it is: exceptions are neither raised nor turned into a result for the model. But what an `after`
-    or `error` hook raises, which a board only logs, is raised here.
+    or `error` hook or an observer raises, which a board only logs, is raised here.
     """
     call = make_call() if call is None else call
     ran = 0
