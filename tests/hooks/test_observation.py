@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pegboard import Accepted, Board, Client, Context, Middleware, ToolError
+from pegboard import Board, Client, Context, Middleware, ToolError
 from pegboard.call import Call, Handler, Json, Reply
 from pegboard.errors import DeclarationError, InvalidParams, LimitReached
 from pegboard.hooks.observation import Failure, Observation
@@ -88,7 +88,7 @@ async def test_a_cancelled_call_and_a_question_are_observed() -> None:
         await ctx.elicit("Really?", bool)
         return "asked"
 
-    async with Client(board, elicit=lambda _: Accepted(True)) as client:
+    async with Client(board, elicit=lambda _: {"value": True}) as client:
         task = asyncio.create_task(client.call("wait"))
         await begun.wait()
         task.cancel()
