@@ -526,8 +526,14 @@ class Board(GroupedRegistry, Hosted):
         self.approvals, self._owns_approvals = approvals, False
 
     def _handler_of(self, tool: Tool, approval: Approval | None) -> Handler:
-        gate = None if approval is None else self._runner.gate(tool, approval, self.approvals)
-        return self._runner.handler(tool, gate)
+        if approval is None:
+            return self._runner.handler(tool)
+
+        def find_verdict(principal: Principal) -> Verdict | None:
+            view = self._access.view(principal)
+            return None if view is None else view.of(tool)
+
+        return self._runner.handler(tool, self._runner.gate(tool, approval, self.approvals, find_verdict))
 
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         if isinstance(tool, CalledItem):

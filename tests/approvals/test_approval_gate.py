@@ -19,10 +19,12 @@ from pegboard.auth.local_user import local_user
 from pegboard.call import NULL_CHANNEL, Call, Caller, InputRequired, Json, Reply
 from pegboard.client.call_result import CallResult
 from pegboard.client.client_channel import Elicitation
+from pegboard.config.rule_keys import read_rules
 from pegboard.errors import InvalidParams
 from pegboard.execution.executor import ToolExecutor
 from pegboard.middleware import Audit, Cache, RateLimit, Retry
 from pegboard.protocol.revisions import TASKS
+from pegboard.rules.verdicts import Rules
 from pegboard.tools.parameters import ToolCallRequest
 from tests.middleware.audit.audit_records import SECRET, records_of
 from tests.waiting import SOON
@@ -496,6 +498,23 @@ async def test_the_time_of_a_person_does_not_count_for_the_tool() -> None:
             await asyncio.shield(calling)
     await board.approvals.decide(request.id, BOB, approve=True)
     assert text(await calling) == "done"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"who": "*", "deny": ["delete_*"]}, {"who": "*", "allow": ["*"]}],
+        [{"tools": ["delete_*"], "approve": {"role": "lead"}}],
+    ],
+)
+async def test_a_call_whose_rules_change_while_it_waits_does_not_run(rules: list[Mapping[str, Json]]) -> None:
+    yard = Yard({"tools": ["delete_*"], "approve": "others"}, limits=PATIENT)
+    calling = asyncio.create_task(send(yard.board, "delete_note", {"number": 3}))
+    await yard.waiting()
+    yard.board._replace_rules(Rules(read_rules(rules)))
+    await yard.decide(by=BOB)
+    assert "the rules of this server have changed since it was called" in text(await calling)
+    assert yard.ran == []
 
 
 async def test_a_task_waits_for_its_approval() -> None:

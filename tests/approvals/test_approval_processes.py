@@ -310,8 +310,10 @@ async def test_a_gateway_forwards_a_call_once_after_its_replica_was_killed(
     }
     path = tmp_path / "pegboard.json"
     path.write_text(json.dumps(config))
-    options = {"target": path, "verb": "up"}
-    with HttpChild("--store", store, **options) as one, HttpChild("--store", store, **options) as two:
+    with (
+        HttpChild("--store", store, target=path, verb="up") as one,
+        HttpChild("--store", store, target=path, verb="up") as two,
+    ):
         replicas = Replicas(one, two, tmp_path / "ran")
 
         def client(server: HttpChild) -> Client:

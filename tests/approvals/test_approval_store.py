@@ -167,7 +167,7 @@ async def test_a_caller_that_leaves_its_own_questions_unanswered_can_still_call(
         (3600.0, 3600.0),
         # The wall clock jumps forward, back beyond the request, or stands still.
         (3600.0, 0.0),
-        (-10.0, 0.0),
+        (-100.0, 0.0),
         (0.0, 3600.0),
         (-1.0, 3600.0),
     ],

@@ -26,12 +26,14 @@ from pegboard.approvals.approval_request import ApprovalRequest, digest_of, pers
 from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.questions import Accepted, Declined, Elicit, check_capabilities
 from pegboard.asking.rounds import Rounds
+from pegboard.auth.principal import Principal
 from pegboard.call import Call, Handler, InputRequired, NeedInput, Notification, Reply
 from pegboard.deadline import paused
 from pegboard.errors import InvalidArguments, MissingCapability, NotApproved, QuestionFailed, ToolError
 from pegboard.limits import Limits
 from pegboard.logs.printable import printable
 from pegboard.rules.rule import Approval
+from pegboard.rules.verdicts import Verdict
 from pegboard.schema.problems import render
 from pegboard.security.seal import Seal
 from pegboard.tasks.task_run import detach, is_detached
@@ -41,6 +43,8 @@ from pegboard.tools.tool import Tool
 Gate: TypeAlias = Callable[[Handler], Handler]
 """Wraps the Handler of a tool, so that its calls wait for their approval."""
 Parse: TypeAlias = Callable[[Raw], ParsedArguments]
+FindVerdict: TypeAlias = Callable[[Principal], Verdict | None]
+"""What the rules say about the tool and a caller now; None if there are none."""
 
 _MAX_SHOWN: Final = 4000
 # Of identical calls at the same time, one uses the approval; the others ask again.
@@ -75,12 +79,20 @@ class ApprovalGate:
     """The gate before one tool, for all callers to whom the same rule applies."""
 
     def __init__(
-        self, approvals: Approvals, approval: Approval, tool: Tool, parse: Parse, tickets: Seal, limits: Limits
+        self,
+        approvals: Approvals,
+        approval: Approval,
+        tool: Tool,
+        parse: Parse,
+        find_verdict: FindVerdict,
+        tickets: Seal,
+        limits: Limits,
     ) -> None:
         self._approvals = approvals
         self._approval = approval
         self._tool = tool
         self._parse = parse
+        self._find_verdict = find_verdict
         self._tickets = tickets
         self._limits = limits
         # Without its name, which differs between the endpoints of a gateway.
@@ -97,17 +109,21 @@ class ApprovalGate:
             if origin._approved == request.digest:
                 # A middleware runs the approved call again.
                 return await inner(call)
-            if call.ticket is None or not await self._approvals.resume(call.ticket, request.digest):
-                asked = await self._obtain(call, request)
-                if asked is not None:
-                    return asked
+            resumed = None if call.ticket is None else await self._approvals.resume(call.ticket, request.digest)
+            if resumed is None:
+                approved = await self._obtain(call, request)
+                if isinstance(approved, InputRequired):
+                    return approved
                 # They answered our question; the tool has not asked yet.
                 for one in (call, origin):
                     one.ticket = one.answers = None
+            else:
+                approved = resumed
+                call.note(approval={"id": resumed, "decision": "approved", "rule": self._approval.rule})
             origin._approved = request.digest
             reply = await inner(call)
             if isinstance(reply, InputRequired) and reply.ticket is not None:
-                await self._approvals.carry(reply.ticket, request.digest)
+                await self._approvals.carry(reply.ticket, request.digest, approved)
             return reply
 
         return approve_first
@@ -130,7 +146,7 @@ class ApprovalGate:
         digest = digest_of(
             requester,
             (tool.toolbox, tool.server, name, self._definition),
-            (approval.by, approval.roles),
+            approval.approvers,
             raw=call.raw,
             repaired=repaired,
         )
@@ -151,8 +167,8 @@ class ApprovalGate:
             expires=now + limits.approval_seconds,
         )
 
-    async def _obtain(self, call: Call, wanted: ApprovalRequest) -> InputRequired | None:
-        """Return once the call is approved, and the approval is used up, or with a question to the caller first.
+    async def _obtain(self, call: Call, wanted: ApprovalRequest) -> InputRequired | str:
+        """The id of the request, once the call is approved and the approval is used up, or a question to the caller first.
 
         NotApproved if the call was refused, or no decision came.
         """
@@ -160,7 +176,7 @@ class ApprovalGate:
         if self._approval.first_use and await approvals.knows_server(
             wanted.requester, wanted.toolbox, wanted.server, self._approval
         ):
-            return None
+            return "first use"
         for _ in range(_ATTEMPTS):
             request = await approvals.ask(wanted)
             if request.state == "open":
@@ -175,15 +191,26 @@ class ApprovalGate:
             if request.state == "open":
                 self._note(call, request)
                 raise self._pending(request)
+            self._check_rules(call)
             if await approvals.use(request):
                 self._note(call, request)
                 if self._approval.first_use:
                     await approvals.remember_server(request)
-                return None
+                return request.id
             # Another identical call was faster: this one needs an approval of its own.
             wanted.id = secrets.token_hex(8)
             wanted.link = self._approvals.link(wanted.id)
         raise self._pending(wanted)
+
+    def _check_rules(self, call: Call) -> None:
+        """Reject the call if the rules have changed while it waited."""
+        verdict = self._find_verdict(call.caller.principal)
+        approval = None if verdict is None or verdict.effect != "allow" else verdict.approval
+        if approval is None or approval.approvers != self._approval.approvers:
+            raise NotApproved(
+                f"{self._tool.name} did not run: the rules of this server have changed since it was called; call it again",
+                "approval_pending",
+            )
 
     def _note(self, call: Call, request: ApprovalRequest) -> None:
         """Add the approval to the record of the call."""

@@ -40,8 +40,9 @@ MAX_REASON: Final = 500
 """Characters of the reason for a decision."""
 _KEPT_EVENTS: Final = 1000
 _REREAD_SECONDS: Final = 2.0
-# How far a clock may be set back when it is synchronized.
-_SLEW_SECONDS: Final = 2.0
+# How far the clocks of the machines that share a store may differ.
+_SKEW_SECONDS: Final = 60.0
+_LISTED: Final = 100
 
 
 class ApprovalEvent(Struct, frozen=True, kw_only=True):
@@ -193,15 +194,17 @@ class Approvals:
         key = self._server_key(requester, toolbox, server, approval)
         return await self._store.records.get(key) is not None
 
-    async def carry(self, ticket: str, digest: str) -> None:
+    async def carry(self, ticket: str, digest: str, request_id: str) -> None:
         """An approved call has asked its caller something: let the next round of it, with this ticket, continue."""
-        await self._store.records.put(self._round_key(ticket), digest.encode(), ttl=self._limits.ticket_seconds)
+        carried = f"{digest} {request_id}".encode()
+        await self._store.records.put(self._round_key(ticket), carried, ttl=self._limits.ticket_seconds)
 
-    async def resume(self, ticket: str, digest: str) -> bool:
-        """Whether a ticket continues an approved call; once for each ticket."""
+    async def resume(self, ticket: str, digest: str) -> str | None:
+        """The id of the request, if the ticket continues an approved call; once for each ticket."""
         key = self._round_key(ticket)
         found = await self._store.records.get(key)
-        return found is not None and found.value == digest.encode() and await self._store.records.delete(key)
+        carried, _, request_id = ("" if found is None else found.value.decode()).partition(" ")
+        return request_id if carried == digest and await self._store.records.delete(key) else None
 
     # -- for people --------------------------------------------------------------------------------------------------
 
@@ -243,16 +246,14 @@ class Approvals:
             if await self._settle(request, found.version, request.requester, True, "", "elicitation"):
                 return
 
-    async def open_for(self, principal: Principal) -> list[ApprovalRequest]:
+    async def open_for(self, principal: Principal, limit: int = _LISTED) -> list[ApprovalRequest]:
         """The open requests that a principal may decide, oldest first."""
-        return [
-            request for request in await self._all() if request.state == "open" and not request.objection(principal)
-        ]
+        return await self._list(lambda request: request.state == "open" and not request.objection(principal), limit)
 
-    async def made_by(self, principal: Principal) -> list[ApprovalRequest]:
+    async def made_by(self, principal: Principal, limit: int = _LISTED) -> list[ApprovalRequest]:
         """The requests of a principal that are alive, oldest first."""
         person = person_id(principal)
-        return [request for request in await self._all() if person and request.requester == person]
+        return await self._list(lambda request: person != "" and request.requester == person, limit)
 
     async def history(self, principal: Principal, limit: int = 100) -> list[ApprovalEvent]:
         """The latest steps of the requests that a principal made or may decide, newest first."""
@@ -267,11 +268,16 @@ class Approvals:
 
     # -- the records -------------------------------------------------------------------------------------------------
 
-    async def _all(self) -> list[ApprovalRequest]:
+    async def _list(self, admits: Callable[[ApprovalRequest], bool], limit: int) -> list[ApprovalRequest]:
         found = await self._store.records.get(self._list_key)
-        listed = [] if found is None else _read_list(found.value)
-        requests = [await self.get(entry.id) for entry in listed]
-        return [request for request in requests if request is not None]
+        requests: list[ApprovalRequest] = []
+        for entry in [] if found is None else _read_list(found.value):
+            request = await self.get(entry.id)
+            if request is not None and admits(request):
+                requests.append(request)
+                if len(requests) == limit:
+                    break
+        return requests
 
     async def _settle(
         self, request: ApprovalRequest, version: int, person: str, approve: bool, reason: str, how: str
@@ -341,7 +347,7 @@ class Approvals:
         ends = self._seen.get(known)
         if ends is None:
             ends = self._seen[known] = ticks + max(0.0, request.expires - now)
-        is_alive = request.since - _SLEW_SECONDS <= now < request.expires and ticks < ends
+        is_alive = request.since - _SKEW_SECONDS <= now < request.expires and ticks < ends
         return request if is_alive else None
 
     def _left(self, request: ApprovalRequest) -> float:
@@ -359,7 +365,7 @@ class Approvals:
         return f"approval {self._name} {request_id}"
 
     def _server_key(self, requester: str, toolbox: str, server: str, approval: Approval) -> str:
-        parts = _encode([requester, toolbox, server, approval.by, approval.roles])
+        parts = _encode([requester, toolbox, server, approval.approvers])
         return f"approved-server {self._name} {hashlib.sha256(parts).hexdigest()}"
 
     def _round_key(self, ticket: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from pegboard.approvals.approval_gate import ApprovalGate, Gate
+from pegboard.approvals.approval_gate import ApprovalGate, FindVerdict, Gate
 from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Reply
@@ -116,13 +116,13 @@ class Runner:
             ready = check_transport(tool, ready)
         return with_timeout(tool, ready)
 
-    def gate(self, tool: Tool, approval: Approval, approvals: Approvals) -> Gate:
+    def gate(self, tool: Tool, approval: Approval, approvals: Approvals, find_verdict: FindVerdict) -> Gate:
         """The gate that lets only approved calls of a tool through."""
 
         def parse(raw: Raw) -> ParsedArguments:
             return tool.parse(raw, self._arguments, self._limits)
 
-        return ApprovalGate(approvals, approval, tool, parse, self._call_resources.tickets, self._limits)
+        return ApprovalGate(approvals, approval, tool, parse, find_verdict, self._call_resources.tickets, self._limits)
 
     def reader(self, tool: Tool) -> Callable[[Call], Coroutine[Any, Any, Any]]:
         """As `handler`, but returns the function's value without converting it; from a message, its result."""

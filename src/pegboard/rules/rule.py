@@ -83,6 +83,11 @@ class Approval(Struct, frozen=True, kw_only=True):
     rule: str = ""
 
     @property
+    def approvers(self) -> tuple[str, ...]:
+        """Who may approve, whichever rule says so."""
+        return self.by, *self.roles
+
+    @property
     def wanted(self) -> str:
         """Who has to approve, in words."""
         match self.by:
