@@ -72,11 +72,23 @@ async def take(page: Page, link: str, folder: Path) -> None:
     await page.wait_for_text("Where the", "aside")
     await save(page, folder / "console-call.png")
     await page.press("Escape", code=27)
-    for name in ("tools/everyday__desk__plan_trip", "tokens", "latency", "servers", "connect"):
+    for name in (
+        "tools/everyday__desk__plan_trip",
+        "content",
+        "tokens",
+        "latency",
+        "servers",
+        "people",
+        "sessions",
+        "connect",
+    ):
         await page.run(f"location.hash = '{name}'")
         await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name.partition('/')[0]}'")
+        await page.wait_for("!document.body.innerText.includes('Loading…')")
         await save(page, folder / f"console-{name.partition('/')[0]}.png")
     await page.use_scheme("light")
+    await page.run("location.hash = 'live'")
+    await save(page, folder / "console-light.png")
     await page.resize(390, 844, mobile=True)
     await page.run("location.hash = 'live'")
     await save(page, folder / "console-phone.png")

@@ -108,7 +108,7 @@ async def test_calls_appear_live_and_a_repaired_call_shows_what_changed(chromium
         await page.wait_for_text('b: string "3" read as number 3', "aside")
         assert await page.text("aside del") == '"3"'
         assert await page.text("aside ins") == "3"
-        await page.wait_for_text("tool", ".waterfall")
+        await page.wait_for_text("server", ".waterfall")
         await page.click("button", "Replay")
         await page.wait_for_text("5", ".outcome .result")
 
@@ -230,7 +230,7 @@ async def test_view_as_shows_the_rule_that_hides_a_tool(chromium: str) -> None:
     board._replace_rules(Rules(read_rules([{"who": "ann", "allow": ["*"], "hide": ["book"]}])))
     async with console(board, chromium) as (page, _):
         await page.click("nav a", "People")
-        await page.wait_for_text("signed in as")
+        await page.wait_for_text("started this server")
         await page.fill("form.row input", "ann")
         await page.click("form.row button")
         await page.wait_for_text("rules[0]: hide book", "main")

@@ -9,7 +9,7 @@ import { livePage } from "./live.js";
 import { peoplePage } from "./people.js";
 import { serversPage } from "./servers.js";
 import { sessionsPage } from "./sessions.js";
-import { changed, count, follow, get, kindOf, matching, milliseconds, onChange, quantile, recent, select, state } from "./store.js";
+import { changed, count, follow, get, kindOf, matching, milliseconds, onChange, pageWidth, quantile, recent, select, state } from "./store.js";
 import { tokensPage } from "./tokens.js";
 import { toolsPage } from "./tools.js";
 
@@ -76,9 +76,16 @@ function page() {
   return h("main", { key: `page-${name}`, "aria-label": label, tabindex: "-1" }, state.overview ? view() : h("p", { class: "empty" }, "Connecting…"));
 }
 
+let drawnWidth = 0;
+
 function drawPage() {
   render(document.getElementById("app"), [header(), navigation(), page(), state.selected !== null && callPanel()]);
   document.getElementById("app").classList.toggle("with-panel", state.selected !== null);
+  // Charts are drawn for the width of the page, which the panel and the window change.
+  if (pageWidth() !== drawnWidth) {
+    drawnWidth = pageWidth();
+    changed();
+  }
 }
 
 function switchTheme() {
@@ -124,6 +131,7 @@ const theme = sessionStorage.getItem("theme");
 if (theme) document.documentElement.dataset.theme = theme;
 onChange(drawPage);
 addEventListener("hashchange", readLocation);
+addEventListener("resize", changed);
 addEventListener("keydown", onKey);
 state.me = await get("me");
 readLocation();

@@ -62,11 +62,13 @@ function sections(call) {
 function waterfall(call) {
   const total = call.ms || 0.001;
   const spans = [];
+  // Behind a gateway, a lane is a server: what is not spent there is spent here.
+  const inner = call.lane.includes("/") ? "server" : "tool";
   if (call.tool_ms !== null) {
     const start = Math.min(call.before_ms, total);
     const end = Math.min(total, start + call.tool_ms);
-    spans.push(["hooks before", 0, start], ["tool", start, end - start], ["hooks after", end, total - end]);
-  } else spans.push(["all", 0, total]);
+    spans.push(["before", 0, start], [inner, start, end - start], ["after", end, total - end]);
+  } else spans.push([inner, 0, total]);
   return h(
     "div",
     { class: "waterfall" },
@@ -75,11 +77,11 @@ function waterfall(call) {
         "div",
         null,
         h("span", null, name),
-        h("span", { class: "track" }, h("i", { class: name === "tool" ? "ok" : "", style: { left: `${(100 * start) / total}%`, width: `${Math.max(0.6, (100 * length) / total)}%` } })),
+        h("span", { class: "track" }, h("i", { class: name === "tool" || name === "server" ? "ok" : "", style: { left: `${(100 * start) / total}%`, width: `${Math.max(0.6, (100 * length) / total)}%` } })),
         h("span", { class: "number" }, milliseconds(length)),
       ),
     ),
-    call.tool_ms === null && h("p", { class: "hint" }, "The parts are measured while a console is open."),
+    call.tool_ms === null && h("p", { class: "hint" }, "There is no middleware around it."),
   );
 }
 

@@ -38,7 +38,7 @@ function card(key, title, about, fields, label, request) {
     "article",
     { class: "server", key },
     h("h3", null, title),
-    about && h("p", { class: "hint" }, about),
+    about && h("p", { class: "hint" }, about.replace(/^\[[^\]]*\] /, "")),
     h("form", { onsubmit: run }, fields, h("div", { class: "buttons" }, h("button", { "aria-label": `${label} ${title}` }, label))),
     result && resultView(result),
   );

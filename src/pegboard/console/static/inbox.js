@@ -1,6 +1,6 @@
 // What concerns the person who is signed in: approvals that wait for them, their connections, and the audit log.
 import { h } from "./dom.js";
-import { changed, count, get, may, post, state } from "./store.js";
+import { changed, count, get, post, state } from "./store.js";
 
 const view = { approvals: null, reasons: new Map(), problem: "", records: null, audit: false };
 let loadedFor = null;
@@ -18,24 +18,20 @@ async function load() {
   changed();
 }
 
-export function inbox() {
+export function approvals() {
   load();
-  return [approvals(), may("administer") && audit()];
-}
-
-function approvals() {
   const { open = [], mine = [] } = view.approvals || {};
   return h(
     "section",
     { class: "card", key: "approvals" },
-    h("div", { class: "bar" }, h("h2", null, "Approvals"), h("span", { class: "hint" }, open.length ? `${count(open.length)} wait for you` : "calls that a person has to approve")),
+    h("div", { class: "bar" }, h("h2", null, "Approvals"), h("span", { class: "hint" }, open.length ? `${count(open.length)} wait for you` : "calls that wait for a person")),
     view.problem && h("p", { class: "warning failed", role: "alert" }, view.problem),
     open.map(requestCard),
     mine.length > 0 && h("h3", null, "Your requests"),
     mine.map((request) =>
       h("p", { key: `mine ${request.id}` }, h("span", { class: `badge ${{ approved: "ok", used: "ok", refused: "error" }[request.state] || "asked"}` }, request.state), ` ${request.place} `, h("span", { class: "hint" }, request.decided_by ? `by ${request.decided_by}` : request.wanted)),
     ),
-    !open.length && !mine.length && h("p", { class: "empty" }, "Nothing waits for you. A rule with ", h("code", null, "approve"), " lets calls wait for a person."),
+    !open.length && !mine.length && h("p", { class: "hint" }, "Nothing waits for you. A rule with ", h("code", null, "approve"), " lets calls wait for a person."),
   );
 }
 
@@ -79,7 +75,7 @@ async function showAudit() {
 
 const OUTCOMES = { ok: "ok", failed: "error", refused: "error", cancelled: "error" };
 
-function audit() {
+export function audit() {
   const { records } = view.records || {};
   return h(
     "section",

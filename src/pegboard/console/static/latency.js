@@ -1,10 +1,9 @@
-// How long calls take: p50, p95 and p99 over time and for each tool.
+// How long calls take: p50, p95 and p99 over time and for each tool, and how much of it is spent here.
 import { h } from "./dom.js";
-import { count, kindOf, milliseconds, quantile, shortName, state } from "./store.js";
+import { count, kindOf, milliseconds, pageWidth, quantile, shortName, state } from "./store.js";
 
-const BUCKETS = 60;
-const WIDTH = 800;
-const HEIGHT = 180;
+const HEIGHT = 200;
+const LEFT = 64;
 const LINES = [
   ["p50", 0.5],
   ["p95", 0.95],
@@ -15,44 +14,68 @@ export function latencyPage() {
   const { calls } = state;
   if (!calls.length) return h("p", { class: "empty" }, "No calls yet. ", h("a", { href: "#tools" }, "Call a tool"), " to measure it.");
   return [
-    h("section", { class: "card", key: "chart" }, h("div", { class: "bar" }, h("h2", null, "Latency over time"), h("span", { class: "hint" }, `${count(calls.length)} calls since ${new Date(calls[0].at * 1000).toLocaleTimeString("en-GB")}`), legend()), chart(calls)),
-    h("section", { class: "card", key: "table" }, h("h2", null, "By tool"), table(calls)),
+    h("section", { class: "card", key: "chart" }, h("div", { class: "bar" }, h("h2", null, "Latency over time"), h("span", { class: "hint" }, `${count(calls.length)} calls, logarithmic`), legend()), chart(calls)),
+    h(
+      "section",
+      { class: "card", key: "table" },
+      h("div", { class: "bar" }, h("h2", null, "By tool"), h("span", { class: "hint" }, isGateway() ? "server: from the last middleware to the response; gateway: rules, limits and middleware around it" : "overhead: middleware around the tool")),
+      table(calls),
+    ),
   ];
 }
 
+const isGateway = () => state.overview.kind === "gateway";
+const sorted = (values) => values.sort((a, b) => a - b);
+/** The time of a call that is not spent in its tool or server; null if that was not measured. */
+const here = (call) => (call.tool_ms === null || call.tool_ms === undefined ? null : Math.max(0.001, call.ms - call.tool_ms));
+const hereName = () => (isGateway() ? "gateway p95" : "overhead p95");
+
 function legend() {
-  return h("span", { class: "legend" }, LINES.map(([name]) => h("span", null, h("i", { class: `dot ${name}` }), name)));
+  return h("span", { class: "legend" }, [...LINES, ["here"]].map(([name]) => h("span", { key: name }, h("i", { class: `dot ${name}` }), name === "here" ? hereName() : name)));
+}
+
+/** The calls in a few parts of equal length: with few calls few parts, or the lines would be one. */
+function split(calls, first, span) {
+  const parts = Array.from({ length: Math.max(4, Math.min(60, Math.round(calls.length / 10))) }, () => []);
+  for (const call of calls) parts[Math.min(parts.length - 1, Math.floor(((call.at - first) / span) * parts.length))].push(call);
+  return parts;
 }
 
 function chart(calls) {
+  const width = pageWidth();
   // Calls are in the order in which they ended.
-  const starts = calls.map((call) => call.at);
-  const first = Math.min(...starts);
-  const span = Math.max(1, Math.max(...starts) - first);
-  const buckets = Array.from({ length: BUCKETS }, () => []);
-  for (const call of calls) buckets[Math.min(BUCKETS - 1, Math.floor(((call.at - first) / span) * BUCKETS))].push(call.ms);
-  buckets.forEach((values) => values.sort((a, b) => a - b));
-  const most = Math.max(...calls.map((call) => call.ms), 1);
-  const low = Math.min(...calls.map((call) => call.ms), most);
-  const scale = (value) => HEIGHT - 18 - (Math.log(value / low + 1e-9) / Math.log(most / low + 1e-9)) * (HEIGHT - 30);
+  let first = Infinity;
+  let last = 0;
+  let low = Infinity;
+  let most = 0.01;
+  for (const call of calls) {
+    first = Math.min(first, call.at);
+    last = Math.max(last, call.at);
+    low = Math.min(low, here(call) ?? call.ms, call.ms);
+    most = Math.max(most, call.ms);
+  }
+  low = Math.max(0.001, Math.min(low, most / 2));
+  const parts = split(calls, first, Math.max(1, last - first));
+  const y = (value) => HEIGHT - 30 - (Math.log(Math.max(value, low) / low) / Math.log(most / low)) * (HEIGHT - 44);
+  const line = (name, valueOf) => {
+    const points = parts
+      .map((part, index) => [LEFT + ((index + 0.5) / parts.length) * (width - LEFT - 8), valueOf(part)])
+      .filter(([, value]) => value !== null)
+      .map(([x, value]) => `${x.toFixed(1)},${y(value).toFixed(1)}`);
+    return h("polyline", { key: name, class: `line ${name}`, points: points.join(" ") });
+  };
+  const time = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
   return h(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "Latency over time; the table below has the figures" },
+    { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "Latency over time; the table below has the figures" },
     [low, Math.sqrt(low * most), most].map((value, index) => [
-      h("line", { key: `grid-${index}`, x1: 60, x2: WIDTH, y1: scale(value), y2: scale(value), class: "grid" }),
-      h("text", { key: `scale-${index}`, x: 54, y: scale(value) + 4, class: "scale" }, milliseconds(value)),
+      h("line", { key: `grid-${index}`, x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid" }),
+      h("text", { key: `scale-${index}`, x: LEFT - 8, y: y(value) + 4, class: "scale" }, milliseconds(value)),
     ]),
-    LINES.map(([name, share]) =>
-      h("polyline", {
-        key: name,
-        class: `line ${name}`,
-        points: buckets
-          .map((values, index) => [60 + ((index + 0.5) / BUCKETS) * (WIDTH - 60), quantile(values, share)])
-          .filter(([, value]) => value !== null)
-          .map(([x, value]) => `${x.toFixed(1)},${scale(value).toFixed(1)}`)
-          .join(" "),
-      }),
-    ),
+    h("text", { key: "first", x: LEFT, y: HEIGHT - 8, class: "scale start" }, time(first)),
+    h("text", { key: "last", x: width - 4, y: HEIGHT - 8, class: "scale" }, time(last)),
+    line("here", (part) => quantile(sorted(part.map(here).filter((value) => value !== null)), 0.95)),
+    LINES.map(([name, share]) => line(name, (part) => quantile(sorted(part.map((call) => call.ms)), share))),
   );
 }
 
@@ -63,27 +86,29 @@ function table(calls) {
     byTool.get(call.name).push(call);
   }
   const rows = [...byTool].sort((a, b) => b[1].length - a[1].length).slice(0, 200);
+  const heads = ["Tool", "Server", "Calls", "Errors", "Repaired", ...LINES.map(([name]) => name), isGateway() ? "Server p95" : "Tool p95", isGateway() ? "Gateway p95" : "Overhead p95"];
   return h(
     "table",
     null,
-    h("thead", null, h("tr", null, ["Tool", "Server", "Calls", "Errors", "Repaired", ...LINES.map(([name]) => name)].map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
-    h(
-      "tbody",
-      null,
-      rows.map(([name, list]) => {
-        const times = list.map((call) => call.ms).sort((a, b) => a - b);
-        const of = (kind) => list.filter((call) => kindOf(call) === kind).length;
-        return h(
-          "tr",
-          { key: name },
-          h("td", { class: "name" }, shortName(list[0])),
-          h("td", null, list[0].lane),
-          h("td", { class: "number" }, count(list.length)),
-          h("td", { class: "number" }, count(of("error"))),
-          h("td", { class: "number" }, count(of("repaired"))),
-          LINES.map(([, share]) => h("td", { class: "number" }, milliseconds(quantile(times, share)))),
-        );
-      }),
-    ),
+    h("thead", null, h("tr", null, heads.map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
+    h("tbody", null, rows.map(([name, list]) => row(name, list))),
+  );
+}
+
+function row(name, list) {
+  const times = sorted(list.map((call) => call.ms));
+  const measured = list.filter((call) => here(call) !== null);
+  const of = (kind) => list.filter((call) => kindOf(call) === kind).length;
+  return h(
+    "tr",
+    { key: name },
+    h("td", { class: "name" }, shortName(list[0])),
+    h("td", null, list[0].lane),
+    h("td", { class: "number" }, count(list.length)),
+    h("td", { class: "number" }, count(of("error"))),
+    h("td", { class: "number" }, count(of("repaired"))),
+    LINES.map(([, share]) => h("td", { class: "number" }, milliseconds(quantile(times, share)))),
+    h("td", { class: "number" }, milliseconds(quantile(sorted(measured.map((call) => call.tool_ms)), 0.95))),
+    h("td", { class: "number" }, milliseconds(quantile(sorted(measured.map(here)), 0.95))),
   );
 }

@@ -8,12 +8,15 @@ const LABEL = 150;
 const AXIS = 22;
 const ROW = 12;
 const ROWS = 4;
+const FEWEST_ROWS = 2;
 const LISTED = 40;
 
 let canvas = null;
 let bars = [];
 let frame = 0;
 let hovered = null;
+// The rows that each lane has needed so far: lanes grow, and do not jump back.
+const rowsOf = new Map();
 
 export function livePage() {
   const calls = matching(state.calls);
@@ -38,15 +41,19 @@ export function livePage() {
             changed();
           },
         }),
-        h("button", { class: "pause", "aria-pressed": String(Boolean(state.paused)), onclick: pause }, icon(state.paused ? "play" : "pause"), state.paused ? "Resume" : "Pause"),
-        h("a", { class: "button", href: "api/calls.jsonl", download: "calls.jsonl" }, "Export"),
+        h(
+          "div",
+          { class: "buttons" },
+          h("button", { class: "pause", "aria-pressed": String(Boolean(state.paused)), onclick: pause }, icon(state.paused ? "play" : "pause"), state.paused ? "Resume" : "Pause"),
+          h("a", { class: "button", href: "api/calls.jsonl", download: "calls.jsonl" }, "Export"),
+        ),
       ),
       h("div", { class: "timeline", own: true, mounted: mountCanvas, removed: removeCanvas }),
     ),
     h(
       "section",
       { class: "card", key: "list" },
-      h("div", { class: "bar" }, h("h2", null, "Latest calls"), h("span", { class: "hint" }, "j and k step through them")),
+      h("div", { class: "bar" }, h("h2", null, "Latest calls"), h("span", { class: "hint keys" }, "j and k step through them")),
       listed.length
         ? h(
             "table",
@@ -162,9 +169,9 @@ function draw() {
   const now = state.paused || Date.now() / 1000;
   const shown = matching(recent(SECONDS, now).filter((call) => call.at <= now));
   const lanes = laneNames(shown);
-  const laneHeight = ROWS * (ROW + 2) + 10;
+  const heights = lanes.map((lane) => (rowsOf.get(lane) || FEWEST_ROWS) * (ROW + 2) + 12);
   const width = canvas.parentElement.clientWidth;
-  const height = AXIS + lanes.length * laneHeight;
+  const height = AXIS + heights.reduce((sum, value) => sum + value, 0);
   const scale = devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
     canvas.width = Math.round(width * scale);
@@ -196,8 +203,9 @@ function draw() {
   context.textAlign = "left";
   const colours = { ok: colour("--ok"), repaired: colour("--repaired"), asked: colour("--asked"), error: colour("--error") };
   bars = [];
+  let top = AXIS;
   lanes.forEach((lane, index) => {
-    const top = AXIS + index * laneHeight;
+    const laneHeight = heights[index];
     context.strokeStyle = colour("--line");
     context.beginPath();
     context.moveTo(0, top + laneHeight - 0.5);
@@ -205,7 +213,8 @@ function draw() {
     context.stroke();
     context.fillStyle = colour("--text");
     context.fillText(fitted(context, width < 560 ? lane.split("/").pop() : lane, label - 12), 0, top + laneHeight / 2 - 2);
-    drawLane(context, shown, lane, top + 4, left, colours);
+    drawLane(context, shown, lane, top + 6, left, colours);
+    top += laneHeight;
   });
 }
 
@@ -214,7 +223,7 @@ function drawLane(context, calls, lane, top, left, colours) {
   for (const call of calls) {
     if (call.lane !== lane) continue;
     const x = Math.max(left(call.at), left.start);
-    const width = Math.max(3, left(endOf(call)) - x);
+    const width = Math.max(4, left(endOf(call)) - x);
     let row = ends.findIndex((end) => end <= x);
     if (row < 0) row = ends.length < ROWS ? ends.length : ends.indexOf(Math.min(...ends));
     ends[row] = x + width + 1;
@@ -231,6 +240,11 @@ function drawLane(context, calls, lane, top, left, colours) {
       context.strokeRect(bar.x - 1.5, bar.y - 1.5, bar.width + 3, ROW + 3);
     }
   }
+  noteRows(lane, ends.length);
+}
+
+function noteRows(lane, rows) {
+  if (rows > (rowsOf.get(lane) || FEWEST_ROWS)) rowsOf.set(lane, Math.min(ROWS, rows));
 }
 
 function fitted(context, text, width) {

@@ -1,7 +1,7 @@
 // People: who calls and what they use, what a principal may see and why, and the person who is signed in.
 import { h } from "./dom.js";
-import { changed, count, get, kindOf, milliseconds, quantile, shortName, state } from "./store.js";
-import { inbox } from "./inbox.js";
+import { changed, count, get, kindOf, may, milliseconds, quantile, shortName, state } from "./store.js";
+import { approvals, audit } from "./inbox.js";
 
 const LISTED = 200;
 const view = { form: { principal: "", scopes: "", roles: "" }, shown: null, problem: "", only: true, open: new Set() };
@@ -18,22 +18,24 @@ async function load() {
 
 export function peoplePage() {
   load();
-  return [me(), inbox(), callers(), viewAs()];
+  return [me(), approvals(), callers(), viewAs(), may("administer") && audit()];
 }
 
 function me() {
   const { me: self } = state;
-  const facts = [
-    ["signed in as", self.principal || "anonymous"],
-    ["may", self.rights.join(", ")],
-    ["scopes", self.kind === "local" ? "needs none: started the server" : self.scopes.join(" ") || "none"],
-    ["roles", self.roles.join(" ")],
-  ];
+  const scopes = self.kind === "local" ? "started this server, so needs no scopes" : self.scopes.join(" ") || "no scopes";
   return h(
     "section",
     { class: "card", key: "me" },
-    h("div", { class: "bar" }, h("h2", null, "You"), self.signed_in && h("button", { onclick: signOut }, "Sign out")),
-    h("dl", null, facts.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
+    h(
+      "div",
+      { class: "bar" },
+      h("h2", null, "You"),
+      h("b", null, self.principal || "anonymous"),
+      self.rights.map((right) => h("span", { class: "badge ok", key: right }, right)),
+      h("span", { class: "hint" }, [scopes, self.roles.length && `roles: ${self.roles.join(" ")}`].filter(Boolean).join("; ")),
+      self.signed_in && h("button", { onclick: signOut }, "Sign out"),
+    ),
   );
 }
 

@@ -114,6 +114,11 @@ function toolboxCard(toolbox) {
   );
 }
 
+/** A command without the folders of its files; the title has them. */
+function shortened(command) {
+  return command.split(" ").map((word) => (/^(?:\/|[A-Za-z]:\\)/.test(word) ? word.split(/[\\/]/).pop() : word)).join(" ");
+}
+
 const TONES = { ready: "ok", connecting: "repaired", idle: "repaired", stopped: "quiet", failed: "error", needs_login: "repaired" };
 
 function serverCard(toolbox, server) {
@@ -142,9 +147,8 @@ function serverCard(toolbox, server) {
         null,
         [
           ["kind", server.kind],
-          ["target", server.target],
+          ["target", server.kind === "stdio" ? h("span", { title: server.target }, shortened(server.target)) : server.target],
           ["protocol", server.version],
-          ["tools", count(server.tools)],
           ["starts", server.kind === "stdio" ? count(server.spawns) : ""],
           ["in flight", server.in_flight ? count(server.in_flight) : ""],
           ["login", server.login ? `${server.login.replace("_", " ")}${server.state === "needs_login" ? ": needed" : ""}` : ""],

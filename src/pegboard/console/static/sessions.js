@@ -86,7 +86,7 @@ function sessions() {
           [["Session"], ["Client"], ["Revision"], ["Principal"], ["State"], ["Streams: last event"], ["Resumed", true], ["Gaps", true], ["Idle", true]],
           open.map(sessionRow),
         )
-      : h("p", { class: "empty" }, "No legacy client is connected. Clients of 2026-07-28 need no session: their calls are on the page ", h("a", { href: "#live" }, "Live"), "."),
+      : h("p", { class: "hint" }, "No legacy client is connected. Clients of 2026-07-28 need no session: their calls are on the page ", h("a", { href: "#live" }, "Live"), "."),
     more > 0 && h("p", { class: "hint" }, `${count(more)} more`),
   );
 }
@@ -135,6 +135,6 @@ function subscriptions() {
             ),
           ),
         )
-      : h("p", { class: "empty" }, "No client listens to changes."),
+      : h("p", { class: "hint" }, "No client listens to changes."),
   );
 }

@@ -188,6 +188,13 @@ export function kindOf(call) {
   return call.repairs ? "repaired" : "ok";
 }
 
+/** The width of a chart in pixels, so that its text has the size of other text; `columns` stand side by side on wide screens. */
+export function pageWidth(columns = 1) {
+  const page = document.querySelector("main")?.clientWidth || 800;
+  const column = columns > 1 && innerWidth > 1100 ? (page - 48) / columns : page - 32;
+  return Math.max(260, Math.round(column - 30));
+}
+
 export function quantile(sorted, share) {
   return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] : null;
 }
@@ -196,6 +203,7 @@ export function milliseconds(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 1000) return `${(value / 1000).toFixed(value >= 10000 ? 1 : 2)} s`;
   if (value >= 100) return `${Math.round(value)} ms`;
+  if (value < 0.1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} µs`;
   return `${value.toFixed(value >= 10 ? 1 : 2)} ms`;
 }
 

@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { resultView } from "./call.js";
 import { initial, jsonField, objectFields } from "./form.js";
-import { changed, count, events, get, milliseconds, post, quantile, state } from "./store.js";
+import { changed, count, events, get, milliseconds, pageWidth, post, quantile, state } from "./store.js";
 import { treemap } from "./treemap.js";
 
 const view = { query: "", found: null, forms: new Map(), asJson: false };
@@ -34,9 +34,17 @@ function mapCard() {
     "section",
     { class: "card", key: "map" },
     h("div", { class: "bar" }, h("h2", null, "Map"), h("span", { class: "hint" }, "area: tokens that the definition costs a model; colour: p95 of its calls")),
-    treemap(state.tools, (tool) => speed(p95.get(tool.name)), open),
+    treemap(state.tools, (tool) => speed(p95.get(tool.name)), open, pageWidth(2)),
+    h("span", { class: "legend" }, SPEEDS.map(([name, label]) => h("span", { key: name }, h("i", { class: `dot ${name}` }), label))),
   );
 }
+
+const SPEEDS = [
+  ["fast", "under 100 ms"],
+  ["medium", "under 1 s"],
+  ["slow", "slower"],
+  ["unused", "not called yet"],
+];
 
 function speed(value) {
   if (value === undefined) return "unused";

@@ -1,24 +1,23 @@
 // A squarified treemap: toolboxes, then their tools, each as large as its tokens.
 import { h } from "./dom.js";
 
-const WIDTH = 800;
 const HEIGHT = 260;
 const HEAD = 18;
 
-export function treemap(tools, colourOf, open) {
+export function treemap(tools, colourOf, open, width) {
   const lanes = new Map();
   for (const tool of tools) {
     if (!lanes.has(tool.lane)) lanes.set(tool.lane, []);
     lanes.get(tool.lane).push(tool);
   }
   const groups = [...lanes].map(([name, items]) => ({ name, items, size: items.reduce((sum, tool) => sum + tool.tokens, 0) }));
-  const placed = squarify(groups.sort((a, b) => b.size - a.size), 0, 0, WIDTH, HEIGHT);
+  const placed = squarify(groups.sort((a, b) => b.size - a.size), 0, 0, width, HEIGHT);
   return h(
     "svg",
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "treemap", role: "img", "aria-label": "Map of the tools by tokens; the list below has the same tools" },
-    placed.map(({ item, x, y, width, height }) => [
-      h("text", { key: `label-${item.name}`, x: x + 3, y: y + 12, class: "lane" }, fitted(`${item.name} ${item.size.toLocaleString("en")}`, width)),
-      squarify([...item.items].sort((a, b) => b.tokens - a.tokens).map((tool) => ({ tool, size: tool.tokens })), x, y + HEAD, width, Math.max(1, height - HEAD)).map((tile) =>
+    { viewBox: `0 0 ${width} ${HEIGHT}`, class: "treemap", role: "img", "aria-label": "Map of the tools by tokens; the list below has the same tools" },
+    placed.map(({ item, x, y, width: across, height }) => [
+      h("text", { key: `label-${item.name}`, x: x + 3, y: y + 12, class: "lane" }, fitted(`${item.name} ${item.size.toLocaleString("en")}`, across)),
+      squarify([...item.items].sort((a, b) => b.tokens - a.tokens).map((tool) => ({ tool, size: tool.tokens })), x, y + HEAD, across, Math.max(1, height - HEAD)).map((tile) =>
         h(
           "g",
           { key: tile.item.tool.name, class: `tile ${colourOf(tile.item.tool)}`, onclick: () => open(tile.item.tool) },

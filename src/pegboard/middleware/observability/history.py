@@ -111,6 +111,9 @@ class KeptCall(Struct):
             "repairs": len(self.extras.warnings),
             "client": str(self.caller.client.get("name", ""))[:80],
             "principal": self.caller.principal.id,
+            "version": self.caller.version,
+            "transport": self.caller.transport,
+            "tool_ms": None if self.extras.tool_ms is None else round(self.extras.tool_ms, 3),
         }
 
     def details(self) -> dict[str, Json]:
@@ -120,8 +123,6 @@ class KeptCall(Struct):
         problem = "" if failure is None else failure.message or failure.name
         return {
             **self.summary(),
-            "version": self.caller.version,
-            "transport": self.caller.transport,
             "problem": mask_text(problem[:_SHOWN_ERROR]),
             "sent": _masked_json(sent),
             "ran": None if extras.ran is None else _masked_json(extras.ran),
@@ -133,7 +134,6 @@ class KeptCall(Struct):
             "tokens_in": estimate_tokens(sent.decode("utf-8", "replace")),
             "tokens_out": 0 if result is None else sum(map(estimate_tokens, _texts(result))),
             "before_ms": None if extras.before_ms is None else round(extras.before_ms, 3),
-            "tool_ms": None if extras.tool_ms is None else round(extras.tool_ms, 3),
             "trace_id": extras.trace_id,
             "log_id": extras.log_id,
         }
