@@ -1,4 +1,8 @@
-"""Every kind of value, sent right and sent wrong, in every style and behind every door."""
+"""Every kind of value, sent right and sent wrong, in every style and behind every door.
+
+`make test` tries each row behind each door and in each style, and each style behind each door (`tests.depth.pairs`);
+`make test-long` tries all combinations.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from typing import Any, Final
 
 import pytest
 
+from tests.depth import deeper, pairs
 from tests.server_processes import ROOT
 from tests.styles.connections import DOORS, ERRORS, Answered, BehindGateway, Door, codes_of, text_of
 from tests.styles.kinds import KINDS, STYLES
 
 BOARD = ROOT / "tests" / "styles" / "kinds.py"
-BEHIND = DOORS
+BEHIND = list(DOORS)
 
 REFUSED: Final = object()
 ABSENT: Final = object()
@@ -193,16 +198,20 @@ def handed(result: dict[str, Any]) -> Any:
     return ABSENT if text == "absent" else json.loads(text.split(" ", 1)[1].replace("+00:00", "Z"))
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize(("kind", "sent", "becomes", "codes"), ROWS)
+@deeper
+@pytest.mark.parametrize(
+    ("door", "style", "kind", "sent", "becomes", "codes"), pairs(BEHIND, STYLES, ROWS), indirect=["door"]
+)
 def test_a_value_is_taken_repaired_or_refused(
     door: Door, style: str, kind: str, sent: Any, becomes: Any, codes: list[str]
 ) -> None:
     check(door.call(f"{style}.{kind}", {"value": sent}), becomes, codes)
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize(("kind", "sent", "becomes", "codes"), WHOLE)
+@deeper
+@pytest.mark.parametrize(
+    ("door", "style", "kind", "sent", "becomes", "codes"), pairs(BEHIND, STYLES, WHOLE), indirect=["door"]
+)
 def test_the_arguments_as_a_whole_are_taken_repaired_or_refused(
     door: Door, style: str, kind: str, sent: Any, becomes: Any, codes: list[str]
 ) -> None:
@@ -228,8 +237,8 @@ def check(result: dict[str, Any], becomes: Any, codes: list[str]) -> None:
         assert codes_of(result) == codes
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", KINDS)
+@deeper
+@pytest.mark.parametrize(("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"])
 def test_what_is_required_may_not_be_left_out(door: Door, style: str, kind: str) -> None:
     result = door.call(f"{style}.{kind}", {})
     if KINDS[kind].required:
@@ -279,8 +288,8 @@ def test_a_refusal_names_the_value_what_is_allowed_and_the_closest_match(door: D
     assert 'value: got "rde", did you mean "red"? One of "red", "dark-blue"' in text
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", KINDS)
+@deeper
+@pytest.mark.parametrize(("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"])
 def test_the_schema_says_the_same_in_every_style(door: Door, style: str, kind: str) -> None:
     shown = dict(door.tools[door.spelling(f"{style}.{kind}")]["inputSchema"])
     shown.pop("additionalProperties", None)

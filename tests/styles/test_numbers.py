@@ -10,12 +10,13 @@ import pytest
 from msgspec import Raw
 
 from pegboard import Board, Client, JsonRpcMessage, Tool, ToolExecutionContext
+from tests.depth import deeper, pairs
 from tests.server_processes import ROOT
 from tests.styles.connections import ROADS, Door, codes_of, text_of
 from tests.styles.kinds import STYLES, show
 
 BOARD = ROOT / "tests" / "styles" / "kinds.py"
-BEHIND = ROADS
+BEHIND = list(ROADS)
 
 KEPT = "non_string_literal_retained"
 TO_INTEGER = "string_literal_converted_to_integer"
@@ -53,8 +54,10 @@ async def call(served: Board, name: str, arguments: str) -> dict[str, Any]:
         return dict(await client.request("tools/call", name=name, arguments=Raw(arguments.encode())))
 
 
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize(("kind", "sent", "shown", "codes"), ROWS)
+@deeper
+@pytest.mark.parametrize(
+    ("door", "style", "kind", "sent", "shown", "codes"), pairs(BEHIND, STYLES, ROWS), indirect=["door"]
+)
 def test_a_number_is_read_alike_in_every_style(
     door: Door, style: str, kind: str, sent: str, shown: str, codes: list[str]
 ) -> None:
