@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from pegboard.gateway.modes.tool_reference import gather_arguments
 from pegboard.limits import Limits
 from pegboard.repair.repairer import LIMITS
 from pegboard.tools.argument_parser import Mode, ParsedArguments, SchemaParser
-from pegboard.tools.relayed_tool import Relay, RelayedTool
+from pegboard.tools.relayed_tool import CheckedSchemas, Relay, RelayedTool, check_schemas
 
 LIST: Final = "workbench_list_toolboxes"
 OPEN: Final = "workbench_open_toolbox"
@@ -110,13 +111,20 @@ _RENAMED: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 }
 
 
+@cache
+def _checked(kind: str) -> CheckedSchemas:
+    """Its schemas, checked once in a process: every endpoint makes its own meta-tools, and again when it is reconfigured."""
+    return check_schemas(_DEFINITIONS[kind], kind)
+
+
 class MetaTool(RelayedTool):
     """A meta-tool under one of its names; it accepts more spellings of its arguments than it shows."""
 
     item = "meta-tool"
 
     def __init__(self, name: str, kind: str, relay: Relay) -> None:
-        super().__init__({"name": name, **_DEFINITIONS[kind]}, relay, source="pegboard", arguments="lenient")
+        definition = {"name": name, **_DEFINITIONS[kind]}
+        super().__init__(definition, relay, source="pegboard", arguments="lenient", checked=_checked(kind))
         # Middleware applies to the tool that is used, and would otherwise see the call twice.
         self.surrounded = kind != USE
         self._renamed = _RENAMED.get(kind, {})
