@@ -34,7 +34,8 @@ PEAK_MEGABYTES = 200
 KEPT_MEGABYTES = 40
 """What may be held on to: pages that are half empty, and freed memory that the allocator keeps for the next time."""
 SETTLE_SECONDS = 40.0
-WARM_SECONDS = 1.0
+# How long the others may take to begin, and a flood longer than it should, until they have called.
+ENOUGH_SECONDS = 30.0
 STORMERS = 4
 HEADING = " ".join(
     (f"{'':32}", f"{'calls':>6}", f"{'p50 ms':>8}", f"{'p99 ms':>8}", f"{'longest':>8}", f"{'before MB':>10}",
@@ -45,16 +46,19 @@ HEADING = " ".join(
 class Ground:
     """Where one flood goes on: it opens what it likes, and all of that is closed at the end."""
 
-    def __init__(self, server: Server, size: int, seconds: float) -> None:
+    def __init__(self, server: Server, size: int, seconds: float, told: Others) -> None:
         self.server = server
         self.port = server.port
         self.size = size
         self._opened: list[socket.socket] = []
         self._until = time.monotonic() + seconds
+        self._told = told
 
     @property
     def over(self) -> bool:
-        return time.monotonic() >= self._until
+        """Whether its time is over and others have called meanwhile, or never will."""
+        late = time.monotonic() - self._until
+        return late >= 0 and (self._told.enough or late >= ENOUGH_SECONDS)
 
     def connect(self, say: bytes = b"") -> socket.socket:
         """A connection that takes in little of what nobody reads."""
@@ -80,7 +84,8 @@ class Ground:
 
     def wait(self) -> None:
         """Leave all that is open as it is until the flood is over."""
-        time.sleep(max(0.0, self._until - time.monotonic()))
+        while not self.over:
+            time.sleep(0.02)
 
     def close(self) -> None:
         for one in self._opened:
@@ -415,10 +420,10 @@ def measure(flood: Flood, size: int, seconds: float, python: str = sys.executabl
         draining = threading.Thread(target=_drain, args=(server,), daemon=True)
         draining.start()
         with others(server.port) as told:
-            time.sleep(WARM_SECONDS)
+            told.wait_until_warm()
             before = server.memory()
             told.begin()
-            ground = Ground(server, size, seconds)
+            ground = Ground(server, size, seconds, told)
             try:
                 flood.go(ground)
             finally:
@@ -440,18 +445,38 @@ class Others:
     """Those who call meanwhile."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
+        self._lines: list[str] = []
+        self._warm = threading.Event()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        for line in self._output:
+            self._lines.append(line)
+            self._warm.set()
+
+    def wait_until_warm(self) -> None:
+        """Until they have all called."""
+        assert self._warm.wait(ENOUGH_SECONDS), "those who call meanwhile did not begin"
+
+    @property
+    def enough(self) -> bool:
+        """Whether they have all called since the beginning."""
+        return len(self._lines) > 1
 
     def begin(self) -> None:
         """From now on it counts how long they wait."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self._input.write("\n")
+        self._input.flush()
 
     def end(self) -> dict[str, Any]:
         """What they have met."""
-        said, _ = self._process.communicate(timeout=30)
-        found: dict[str, Any] = json.loads(said)
+        self._input.close()
+        self._reading.join(30)
+        found: dict[str, Any] = json.loads(self._lines[-1])
         return found
 
 

@@ -1,4 +1,8 @@
-"""Those who call a tool while a flood goes on: `others.py PORT` calls until its input ends, and prints what they met as JSON."""
+"""Those who call a tool while a flood goes on: `others.py PORT` calls until its input ends, and prints what they met as JSON.
+
+Before that it prints a line when every road has been called a few times, and one when that has happened again after a
+line of input: however slow the machine is, a flood begins and ends with calls.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import contextlib
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, TypeAlias
@@ -16,6 +21,7 @@ from websockets.asyncio.client import connect
 
 DEADLINE_SECONDS = 3.0
 PAUSE_SECONDS = 0.02
+A_FEW = 5
 HOST = "127.0.0.1"
 
 Ask: TypeAlias = Callable[[int], Awaitable[Any]]
@@ -28,6 +34,16 @@ class Met:
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.wrong: list[str] = []
+        self._calls: Counter[str] = Counter()
+        self._enough = asyncio.Event()
+
+    async def count_anew(self, line: str) -> None:
+        """Forget how long calls took; when every road has been called a few times, print a line."""
+        self.seconds.clear()
+        self._calls.clear()
+        self._enough.clear()
+        await self._enough.wait()
+        print(line, flush=True)
 
     async def call(self, road: str, ask: Ask, number: int) -> None:
         """One call: it ends right, and in time."""
@@ -42,6 +58,9 @@ class Met:
             self.wrong.append(f"{road}: {problem!r}")
             raise ConnectionError from None
         self.seconds.append(time.perf_counter() - since)
+        self._calls[road] += 1
+        if len(self._calls) == len(ROADS) and min(self._calls.values()) >= A_FEW:
+            self._enough.set()
         if got != 2 * number:
             self.wrong.append(f"{road}: {str(got)[:300]}")
 
@@ -182,13 +201,13 @@ async def keep_calling(port: int, road: str, met: Met) -> None:
 async def main(port: int) -> None:
     met = Met()
     calling = [asyncio.create_task(keep_calling(port, road, met)) for road in ROADS]
-    # A line says that the warm-up is over, the end that all is.
+    await met.count_anew("warm")
     await asyncio.to_thread(sys.stdin.readline)
-    met.seconds.clear()
+    counting = asyncio.create_task(met.count_anew("enough"))
     await asyncio.to_thread(sys.stdin.read)
-    for task in calling:
+    for task in (*calling, counting):
         task.cancel()
-    await asyncio.gather(*calling, return_exceptions=True)
+    await asyncio.gather(*calling, counting, return_exceptions=True)
     print(json.dumps({"seconds": met.seconds, "wrong": met.wrong}))
 
 

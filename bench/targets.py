@@ -157,12 +157,12 @@ TARGETS: tuple[Target, ...] = (
 
 
 def judge(figures: Figures) -> str:
-    """A line a target: what is wanted, what was got, whether that is enough; unmeasured ones are left out."""
+    """A line a target: what is wanted, what was got, whether that is enough; unmeasured ones, and shares of no time, are left out."""
     lines = [f"  {'':58} {'target':>10} {'got':>9}"]
     for target in TARGETS:
         try:
             got = target.value(figures)
-        except KeyError:
+        except (KeyError, ZeroDivisionError):
             continue
         enough = got <= target.bound if target.at_most else got >= target.bound
         bound = f"{'≤' if target.at_most else '≥'} {target.bound:g} {target.unit}"
