@@ -34,6 +34,7 @@ _owners: dict[Resource, set[Resource]] = {}
 """What fixtures of wider scopes own now, each with all that its fixture owns."""
 
 _tasks: list[str] = []
+_last_file = [""]
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +131,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # What was imported by now stays, and need not be searched by each collection of garbage.
+    _settle_memory()
+
+
+def pytest_runtest_logfinish(location: tuple[str, int | None, str]) -> None:
+    if location[0] != _last_file[0]:
+        _last_file[0] = location[0]
+        _settle_memory()
+
+
+def _settle_memory() -> None:
+    """Take what is there for what stays, so that collecting garbage, which many tests do, need not search all of it."""
     gc.collect()
     gc.freeze()

@@ -326,6 +326,7 @@ async def test_a_list_waits_no_longer_than_configured_for_a_server_that_hangs() 
     assert names == ["dev__calc__add", "dev__calc__say"]
 
 
+@pytest.mark.process
 async def test_a_lazy_server_is_started_when_its_tools_are_wanted() -> None:
     made = gateway(battery(lazy=True))
     async with nothing_left(), Client(made) as client:
@@ -437,6 +438,7 @@ async def test_clients_get_the_instructions_of_servers_bounded_and_without_suspi
 # -- configurations that change --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_an_edit_reconnects_only_what_it_changes() -> None:
     before = configured(battery(), server("calc"))
     made = Gateway(before, boards={"calc": calculator(), "other": calculator()})

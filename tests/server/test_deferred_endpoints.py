@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 SERVE = """
 import asyncio, json, sys
 from pegboard import Board, Limits

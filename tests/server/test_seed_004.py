@@ -57,6 +57,7 @@ def next_event(stream: http.client.HTTPResponse) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.mark.process
 def test_post_mcp_with_an_initialize_request_returns_an_immediate_response(child: HttpChild) -> None:
     with sent(child, "POST", message=request("initialize", HELLO)) as response:
         assert response.status == 200

@@ -238,7 +238,9 @@ def check(result: dict[str, Any], becomes: Any, codes: list[str]) -> None:
 
 
 @deeper
-@pytest.mark.parametrize(("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"])
+@pytest.mark.parametrize(
+    ("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"]
+)
 def test_what_is_required_may_not_be_left_out(door: Door, style: str, kind: str) -> None:
     result = door.call(f"{style}.{kind}", {})
     if KINDS[kind].required:
@@ -289,7 +291,9 @@ def test_a_refusal_names_the_value_what_is_allowed_and_the_closest_match(door: D
 
 
 @deeper
-@pytest.mark.parametrize(("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"])
+@pytest.mark.parametrize(
+    ("door", "style", "kind"), pairs(BEHIND, STYLES, [(kind,) for kind in KINDS]), indirect=["door"]
+)
 def test_the_schema_says_the_same_in_every_style(door: Door, style: str, kind: str) -> None:
     shown = dict(door.tools[door.spelling(f"{style}.{kind}")]["inputSchema"])
     shown.pop("additionalProperties", None)

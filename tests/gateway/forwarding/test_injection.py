@@ -299,6 +299,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_a_line_embedded_in_a_request_does_not_reach_a_server_as_a_message(
     door: str, client: str, server: str, tmp_path: Path
@@ -319,6 +320,7 @@ async def test_a_line_embedded_in_a_request_does_not_reach_a_server_as_a_message
     assert {params["arguments"]["mode"] for params in calls if params["name"] == "write"} == {"ro"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_a_line_within_a_request_answers_no_call_of_another_client(
     door: str, client: str, server: str, tmp_path: Path
@@ -335,6 +337,7 @@ async def test_a_line_within_a_request_answers_no_call_of_another_client(
         await asyncio.gather(*attacking)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_what_a_server_writes_reaches_a_client_on_one_line_and_with_each_member_once(
     door: str, client: str, server: str, tmp_path: Path

@@ -130,6 +130,7 @@ async def test_the_latest_progress_reported_while_a_call_is_parked_is_sent_on_th
     assert told == [("two", 3)]
 
 
+@pytest.mark.process
 async def test_the_death_of_a_server_with_a_parked_call_is_reported_when_the_call_resumes() -> None:
     words = [
         sys.executable,

@@ -317,6 +317,7 @@ async def test_a_listen_behind_an_asgi_server_hears_until_either_side_ends_it(en
     assert board.changes._watches == ()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
 def test_a_server_that_stops_ends_its_listens_with_a_result(command: tuple[str, ...]) -> None:
     with HttpChild(target=CHANGING, command=command) as child:
@@ -355,7 +356,12 @@ def next_message(response: http.client.HTTPResponse) -> Any:
 # -- stdio -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=[PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
+@pytest.fixture(
+    params=[
+        pytest.param(PEGBOARD, marks=pytest.mark.process, id="uvloop"),
+        pytest.param(PLAIN_PEGBOARD, marks=pytest.mark.process, id="asyncio"),
+    ]
+)
 def child(request: pytest.FixtureRequest) -> Iterator[StdioChild]:
     with StdioChild(*request.param, "run", CHANGING, "--stdio") as started:
         yield started
@@ -641,6 +647,7 @@ async def test_a_get_needs_a_session_a_stream_and_an_older_revision() -> None:
     assert (await full.session.send(b"", stream, method="GET").response()).status == 503
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", [PEGBOARD, PLAIN_PEGBOARD], ids=["uvloop", "asyncio"])
 def test_a_legacy_client_on_a_real_connection_hears_and_comes_back(command: tuple[str, ...]) -> None:
     with HttpChild(target=CHANGING, command=command) as child:

@@ -21,6 +21,8 @@ from tests.server_processes import (
     modern,
 )
 
+pytestmark = pytest.mark.process
+
 DOORS = {
     "stdio": lambda: StdioChild(*PEGBOARD, "run", ROUGH, "--stdio"),
     "stdio on asyncio": lambda: StdioChild(*PLAIN_PEGBOARD, "run", ROUGH, "--stdio"),

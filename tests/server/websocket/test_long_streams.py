@@ -6,6 +6,7 @@ import pytest
 from bench.ws import measure
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("megabytes", [16, pytest.param(256, marks=pytest.mark.slow)])
 def test_memory_stays_flat_however_much_is_streamed(megabytes: int) -> None:
     speeds, grown = measure(megabytes)

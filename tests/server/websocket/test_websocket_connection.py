@@ -152,6 +152,7 @@ async def test_a_connection_that_served_requests_becomes_a_socket() -> None:
         writer.transport.abort()
 
 
+@pytest.mark.process
 def test_a_server_that_is_stopped_answers_what_is_under_way_and_says_goodbye() -> None:
     with WsChild(ROUGH_DRAIN="5") as child:
         held = [child.start_call("hold", key="over"), child.start_call("hold_thread", key="over")]
