@@ -20,8 +20,10 @@ import pytest
 from pegboard import Client, Limits
 from pegboard.auth.api_keys import ApiKeys
 from pegboard.stores.store_url import open_store
+from tests.middleware.valkey import Valkey
 from tests.server.http_clients import Peer, Response
 from tests.server_processes import MODERN, ROOT, HttpChild
+from tests.stores.store_urls import address
 from tests.waiting import SOON
 
 pytestmark = pytest.mark.process
@@ -54,9 +56,10 @@ class Replicas:
     def __init__(self, one: HttpChild, two: HttpChild, ran: Path) -> None:
         self.one, self.two, self._ran = one, two, ran
 
-    @property
-    def ran(self) -> list[str]:
-        return self._ran.read_text().splitlines() if self._ran.exists() else []
+    def ran(self, name: str = "old") -> list[str]:
+        """What was done to a note."""
+        done = self._ran.read_text().splitlines() if self._ran.exists() else []
+        return [line for line in done if line.endswith(f" {name}")]
 
     def kill(self) -> None:
         """Kill the first server without any warning."""
@@ -96,6 +99,16 @@ def replicas(store: str, tmp_path: Path) -> Iterator[Replicas]:
         yield Replicas(one, two, tmp_path / "ran")
 
 
+@pytest.fixture(scope="module", params=["sqlite", "redis"])
+def both(
+    request: pytest.FixtureRequest, server: Valkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replicas]:
+    """Replicas for all tests that leave them as they found them; each test has a note of its own."""
+    folder = tmp_path_factory.mktemp("both")
+    with address(request.param, server) as found, _serve(found, folder) as one, _serve(found, folder) as two:
+        yield Replicas(one, two, folder / "ran")
+
+
 @pytest.fixture
 def hasty(store: str, tmp_path: Path) -> Iterator[Replicas]:
     """Replicas whose calls do not wait for a decision."""
@@ -115,7 +128,12 @@ def _headers(token: str) -> dict[str, str]:
 
 
 async def call(
-    server: HttpChild, tool: str, capabilities: Mapping[str, Any], ticket: str | None = None, answers: Any = None
+    server: HttpChild,
+    tool: str,
+    capabilities: Mapping[str, Any],
+    ticket: str | None = None,
+    answers: Any = None,
+    note: str = "old",
 ) -> Any:
     """The result of one request."""
     meta = {
@@ -123,7 +141,7 @@ async def call(
         "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": capabilities,
     }
-    params: dict[str, Any] = {"name": tool, "arguments": {"name": "old"}, "_meta": meta}
+    params: dict[str, Any] = {"name": tool, "arguments": {"name": note}, "_meta": meta}
     if ticket is not None:
         params |= {"requestState": ticket, "inputResponses": answers}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -142,12 +160,12 @@ def text(result: Any) -> str:
     return str(result["content"][0]["text"])
 
 
-async def test_a_modern_call_waits_at_one_replica_and_is_approved_at_the_other(replicas: Replicas) -> None:
-    calling = asyncio.create_task(call(replicas.one, "delete_note", NONE))
-    request = await replicas.decide(replicas.two)
+async def test_a_modern_call_waits_at_one_replica_and_is_approved_at_the_other(both: Replicas) -> None:
+    calling = asyncio.create_task(call(both.one, "delete_note", NONE, note="waiting"))
+    request = await both.decide(both.two)
     assert (request["requester"], request["tool"]) == ("ann", "delete_note")
-    assert text(await calling) == f"deleted old by {replicas.one.process.pid}"
-    assert replicas.ran == ["deleted old"]
+    assert text(await calling) == f"deleted waiting by {both.one.process.pid}"
+    assert both.ran("waiting") == ["deleted waiting"]
 
 
 async def test_a_modern_call_without_elicitation_runs_once_after_its_replica_was_killed(hasty: Replicas) -> None:
@@ -156,7 +174,7 @@ async def test_a_modern_call_without_elicitation_runs_once_after_its_replica_was
     await hasty.decide(hasty.two)
     assert text(await call(hasty.two, "delete_note", NONE)) == f"deleted old by {hasty.two.process.pid}"
     assert "waits for approval" in text(await call(hasty.two, "delete_note", NONE))
-    assert hasty.ran == ["deleted old"]
+    assert hasty.ran() == ["deleted old"]
 
 
 async def test_a_modern_form_is_answered_at_the_other_replica_after_its_own_was_killed(replicas: Replicas) -> None:
@@ -167,7 +185,7 @@ async def test_a_modern_form_is_answered_at_the_other_replica_after_its_own_was_
     assert text(ran) == f"wrote old by {replicas.two.process.pid}"
     again = await call(replicas.two, "write_note", FORM, asked["requestState"], {key: YES})
     assert again["resultType"] == "input_required"
-    assert replicas.ran == ["wrote old"]
+    assert replicas.ran() == ["wrote old"]
 
 
 async def test_a_modern_link_leads_to_a_decision_at_the_other_replica_after_a_kill(replicas: Replicas) -> None:
@@ -181,16 +199,16 @@ async def test_a_modern_link_leads_to_a_decision_at_the_other_replica_after_a_ki
     )
     await replicas.decide(replicas.two)
     assert text(await continuing) == f"deleted old by {replicas.two.process.pid}"
-    assert replicas.ran == ["deleted old"]
+    assert replicas.ran() == ["deleted old"]
 
 
-async def test_a_refusal_at_the_other_replica_is_a_result_of_the_call(replicas: Replicas) -> None:
-    calling = asyncio.create_task(call(replicas.one, "delete_note", NONE))
-    await replicas.decide(replicas.two, action="refuse", reason="still needed")
+async def test_a_refusal_at_the_other_replica_is_a_result_of_the_call(both: Replicas) -> None:
+    calling = asyncio.create_task(call(both.one, "delete_note", NONE, note="refused"))
+    await both.decide(both.two, action="refuse", reason="still needed")
     refused = await calling
     assert refused["isError"]
     assert "refused by lea: still needed" in text(refused)
-    assert replicas.ran == []
+    assert both.ran("refused") == []
 
 
 # -- clients of 2025-11-25 --------------------------------------------------------------------------------------------
@@ -224,16 +242,16 @@ async def at(server: HttpChild, client: Guest) -> AsyncIterator[Guest]:
         other.close()
 
 
-async def test_a_legacy_stream_stays_open_and_continues_when_it_is_approved_elsewhere(replicas: Replicas) -> None:
-    async with guest(replicas.one, NONE) as client:
-        response = await client.start("delete_note", name="old")
+async def test_a_legacy_stream_stays_open_and_continues_when_it_is_approved_elsewhere(both: Replicas) -> None:
+    async with guest(both.one, NONE) as client:
+        response = await client.start("delete_note", name="streamed")
         [progress] = await response.read(1)
         assert progress["params"]["message"] == (
             "waiting for approval: another person with the role lead has to approve it"
         )
-        await replicas.decide(replicas.two)
-        assert text((await response.rest())[-1]["result"]) == f"deleted old by {replicas.one.process.pid}"
-    assert replicas.ran == ["deleted old"]
+        await both.decide(both.two)
+        assert text((await response.rest())[-1]["result"]) == f"deleted streamed by {both.one.process.pid}"
+    assert both.ran("streamed") == ["deleted streamed"]
 
 
 async def test_a_legacy_call_is_repeated_at_the_other_replica_after_a_kill(replicas: Replicas) -> None:
@@ -244,28 +262,28 @@ async def test_a_legacy_call_is_repeated_at_the_other_replica_after_a_kill(repli
         await replicas.decide(replicas.two)
         repeated = await elsewhere.ask("tools/call", {"name": "delete_note", "arguments": {"name": "old"}}, 2)
         assert text(repeated.json["result"]) == f"deleted old by {replicas.two.process.pid}"
-    assert replicas.ran == ["deleted old"]
+    assert replicas.ran() == ["deleted old"]
 
 
-async def test_a_legacy_form_is_answered_through_the_other_replica(replicas: Replicas) -> None:
-    async with guest(replicas.one, FORM) as client, at(replicas.two, client) as elsewhere:
-        response = await client.start("write_note", name="old")
+async def test_a_legacy_form_is_answered_through_the_other_replica(both: Replicas) -> None:
+    async with guest(both.one, FORM) as client, at(both.two, client) as elsewhere:
+        response = await client.start("write_note", name="answered")
         [question] = await response.read(1)
         assert question["method"] == "elicitation/create"
         await elsewhere.answer(question["id"], result=YES)
-        assert text((await response.rest())[-1]["result"]) == f"wrote old by {replicas.one.process.pid}"
-    assert replicas.ran == ["wrote old"]
+        assert text((await response.rest())[-1]["result"]) == f"wrote answered by {both.one.process.pid}"
+    assert both.ran("answered") == ["wrote answered"]
 
 
-async def test_a_legacy_caller_that_is_asked_may_decide_at_the_other_replica_instead(replicas: Replicas) -> None:
-    async with guest(replicas.one, FORM) as client:
-        response = await client.start("write_note", name="old")
+async def test_a_legacy_caller_that_is_asked_may_decide_at_the_other_replica_instead(both: Replicas) -> None:
+    async with guest(both.one, FORM) as client:
+        response = await client.start("write_note", name="decided")
         await response.read(1)
-        await replicas.decide(replicas.two, "ann")
+        await both.decide(both.two, "ann")
         messages = await response.rest()
-        assert text(messages[-1]["result"]) == f"wrote old by {replicas.one.process.pid}"
+        assert text(messages[-1]["result"]) == f"wrote decided by {both.one.process.pid}"
         assert messages[1]["method"] == "notifications/cancelled"
-    assert replicas.ran == ["wrote old"]
+    assert both.ran("decided") == ["wrote decided"]
 
 
 async def test_a_legacy_form_is_asked_again_at_the_other_replica_after_a_kill(replicas: Replicas) -> None:
@@ -277,7 +295,7 @@ async def test_a_legacy_form_is_asked_again_at_the_other_replica_after_a_kill(re
         [question] = await again.read(1)
         await elsewhere.answer(question["id"], result=YES)
         assert text((await again.rest())[-1]["result"]) == f"wrote old by {replicas.two.process.pid}"
-    assert replicas.ran == ["wrote old"]
+    assert replicas.ran() == ["wrote old"]
 
 
 # -- gateways ---------------------------------------------------------------------------------------------------------
@@ -329,4 +347,4 @@ async def test_a_gateway_forwards_a_call_once_after_its_replica_was_killed(
         await replicas.decide(two, keys["lea"])
         async with client(two) as caller:
             assert (await caller.call("office__notes__delete_note", {"name": "old"})).text == "deleted old"
-        assert replicas.ran == ["deleted old"]
+        assert replicas.ran() == ["deleted old"]

@@ -47,6 +47,7 @@ class Desk:
             approval=approval,
             since=now,
             expires=now + self.limits.approval_seconds,
+            seconds=self.limits.approval_seconds,
         )
 
 
@@ -185,6 +186,15 @@ async def test_no_clock_prolongs_a_request(wall: float, ticks: float, *, decided
     assert not await desk.approvals.use(request)
     with pytest.raises(InvalidParams, match="or it has expired; let the caller make the call again"):
         await desk.approvals.decide(request.id, BOB, approve=True)
+
+
+async def test_a_decision_by_another_program_lasts_as_long_as_the_server_says() -> None:
+    desk = Desk(approval_seconds=60)
+    command_line = Approvals("desk", Limits(), desk.wall, desk.ticks)
+    command_line.use_store(desk.approvals._store)
+    await desk.approvals.ask(desk.request())
+    decided = await command_line.decide("r1", BOB, approve=True)
+    assert decided.expires == desk.wall() + 60
 
 
 async def test_a_call_that_waits_ends_when_its_request_expires() -> None:

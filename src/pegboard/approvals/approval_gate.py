@@ -165,6 +165,7 @@ class ApprovalGate:
             link=self._approvals.link(request_id),
             since=now,
             expires=now + limits.approval_seconds,
+            seconds=limits.approval_seconds,
         )
 
     async def _obtain(self, call: Call, wanted: ApprovalRequest) -> InputRequired | str:

@@ -30,6 +30,7 @@ class ApprovalRequest(Struct, kw_only=True):
     approval: who has to approve.
     link: its page, as the process that made it is reached; the same in all questions about it. Empty without pages.
     since: when its state began; it ends at `expires`. Both are in seconds since the epoch.
+    seconds: the time for a decision, and then for its use.
     decided_by: the principal that decided; `reason` is the reason it gave.
     """
 
@@ -45,6 +46,7 @@ class ApprovalRequest(Struct, kw_only=True):
     link: str = ""
     since: float
     expires: float
+    seconds: float
     state: ApprovalState = "open"
     decided_by: str = ""
     reason: str = ""

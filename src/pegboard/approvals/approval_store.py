@@ -286,7 +286,8 @@ class Approvals:
         request.state = "approved" if approve else "refused"
         request.decided_by, request.reason = person, reason.strip()[:MAX_REASON]
         request.since = self._clock()
-        request.expires = request.since + self._limits.approval_seconds
+        # By the limits of the server that made the request, also if another program decides.
+        request.expires = request.since + request.seconds
         await self._record(request, how)
         if not await self._write(request, version):
             return False

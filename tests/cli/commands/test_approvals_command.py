@@ -20,11 +20,13 @@ from pegboard.approvals.approval_request import ApprovalRequest
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
 from pegboard.cli.commands.approvals_command import main
+from pegboard.errors import SetupError
 from pegboard.rules.rule import Approval
 from pegboard.stores.store_url import open_store
 from pegboard.testing import fixed_tokens
 from tests.approvals.test_approval_pages import served
 from tests.auth.serving import serving
+from tests.server_processes import ROOT
 
 SECONDS = 30.0
 CONFIG = {
@@ -74,6 +76,7 @@ def add(store: str, requester: str = "ann") -> None:
         approval=Approval(by="others"),
         since=now,
         expires=now + 600,
+        seconds=600,
     )
     with_store(store, lambda approvals: approvals.ask(request))
 
@@ -110,6 +113,14 @@ def test_the_user_who_made_a_call_cannot_decide_it(config: str, store: str, caps
     add(store, local_user().id)
     assert main([config, "--store", store, "refuse", "4f"]) == 1
     assert "you made this call, and another person has to decide about it" in capsys.readouterr().err
+
+
+def test_a_board_in_a_file_needs_the_store_of_its_server(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    example = str(ROOT / "examples" / "approvals.py")
+    with pytest.raises(SetupError, match="name the store that the server uses"):
+        main([example])
+    assert main([example, "--store", store]) == 0
+    assert "No call waits for your approval" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
