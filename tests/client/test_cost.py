@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pegboard.client.http.address import read_address
-from pegboard.client.login.challenge import read_challenges
-from pegboard.client.login.metadata import covers
+from pegboard.client.login.discovery import covers, read_challenges
 from pegboard.errors import PegboardError
 from tests.work import grows_linearly
 

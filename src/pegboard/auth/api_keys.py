@@ -14,8 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.auth.principal import Principal
-from pegboard.auth.request_credentials import RequestCredentials, Verified, VerifiedIdentity, invalid_token, unavailable
-from pegboard.auth.www_authenticate import is_scope
+from pegboard.auth.request_credentials import (
+    RequestCredentials,
+    Verified,
+    VerifiedIdentity,
+    invalid_token,
+    is_scope,
+    unavailable,
+)
 from pegboard.errors import SetupError, StoreDown
 
 _log = logging.getLogger("pegboard.auth")

@@ -12,11 +12,8 @@ from msgspec.structs import replace
 
 from pegboard.auth.api_keys import PREFIX, ApiKeys, KeyRecords
 from pegboard.auth.dpop import ProofVerifier
-from pegboard.auth.introspection_verifier import IntrospectionVerifier
-from pegboard.auth.issuer import Issuer
-from pegboard.auth.issuer_connection import Connect, IssuerConnection
+from pegboard.auth.issuer import Connect, Issuer, IssuerConnection
 from pegboard.auth.issuer_keys import IssuerKeys
-from pegboard.auth.jwt_verifier import JwtVerifier
 from pegboard.auth.openid_login import LoginAttempt, OpenIdLogin
 from pegboard.auth.principal import Principal
 from pegboard.auth.request_credentials import (
@@ -26,10 +23,11 @@ from pegboard.auth.request_credentials import (
     VerifiedIdentity,
     Verify,
     invalid_token,
+    is_scope,
 )
 from pegboard.auth.signatures import require_joserfc
+from pegboard.auth.token_verifiers import IntrospectionVerifier, JwtVerifier
 from pegboard.auth.trusted_proxy import SCHEME, TrustedProxy
-from pegboard.auth.www_authenticate import is_scope
 from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import SetupError
 

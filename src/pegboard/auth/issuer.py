@@ -1,9 +1,10 @@
-"""Issuers of tokens, as a server trusts them."""
+"""Issuers of tokens, as a server trusts them, and the interface to the client that asks them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -100,3 +101,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class IssuerConnection(Protocol):
+    """Sends requests to one issuer; each raises ServerFault if there is no usable response."""
+
+    async def discover(self) -> Mapping[str, object]:
+        """The metadata of the issuer (RFC 8414, OpenID Connect Discovery)."""
+
+    async def get(self, url: str) -> Mapping[str, object]:
+        """A JSON document."""
+
+    async def post(self, url: str, form: Sequence[tuple[str, str]], user: str, secret: str) -> Mapping[str, object]:
+        """The JSON response to a form, sent with HTTP Basic authentication if there is a user."""
+
+    async def close(self) -> None: ...
+
+
+Connect: TypeAlias = Callable[[str], IssuerConnection]
+"""Opens a connection to the issuer with that URL."""

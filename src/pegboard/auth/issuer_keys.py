@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pegboard.auth.issuer_connection import IssuerConnection
+from pegboard.auth.issuer import IssuerConnection
 from pegboard.auth.request_credentials import unavailable
 from pegboard.auth.signatures import BadJwt, fits, load_key
 from pegboard.errors import ServerFault

@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.auth.claims import check_times, read_principal, read_words
-from pegboard.auth.issuer import Issuer, SignInClient
-from pegboard.auth.issuer_connection import IssuerConnection
+from pegboard.auth.issuer import Issuer, IssuerConnection, SignInClient
 from pegboard.auth.issuer_keys import IssuerKeys
 from pegboard.auth.request_credentials import AuthRefusal, VerifiedIdentity, invalid_token, unavailable
 from pegboard.auth.signatures import BadJwt, check_header, split_jwt, verify_signature

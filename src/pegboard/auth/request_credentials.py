@@ -1,9 +1,9 @@
-"""The credentials of a request, and what verifying them yields."""
+"""The credentials of a request, what verifying them yields, and the challenge that asks for others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -17,6 +17,12 @@ TOKEN_BYTES: Final = 8192
 # "b64token" (RFC 6750, 2.1): one token has one spelling in a header.
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 _SCHEMES: Final = {b"bearer": "Bearer", b"dpop": "DPoP"}
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+# "scope-token = 1*( %x21 / %x23-5B / %x5D-7E )" (RFC 6749, 3.3)
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+# What a quoted text can contain without escapes, in the characters that RFC 6750 (3) permits for a description.
+_UNQUOTABLE: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
 
 
 class AuthRefusal(Refusal):
@@ -128,3 +134,19 @@ def read_credentials(headers: Mapping[bytes, bytes], query: bytes) -> tuple[str,
     if _TOKEN.fullmatch(token) is None:
         raise invalid_request(f"The Authorization header must have the form: {scheme} <token>")
     return scheme, token.decode("ascii")
+
+
+def is_scope(text: str) -> bool:
+    """Whether a text is a valid scope."""
+    return _SCOPE.fullmatch(text) is not None
+
+
+def write_challenge(scheme: str, parameters: Mapping[str, str]) -> bytes:
+    """One challenge; parameters without a value are left out."""
+    written = ", ".join(f'{name}="{_UNQUOTABLE.sub("?", value)}"' for name, value in parameters.items() if value)
+    return f"{scheme} {written}".rstrip().encode("ascii")
+
+
+def join_scopes(scopes: Iterable[str]) -> str:
+    """Scopes as a parameter has them, in an order that does not change."""
+    return " ".join(sorted(scopes))

@@ -6,17 +6,21 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Final, Unpack
 
 from pegboard.approvals.approval_store import Approvals
+from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
+from pegboard.limits import Limits
 from pegboard.logs.log_lines import report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
-from pegboard.server.memory_line import MemoryLine
+from pegboard.server.exchange.conversation import Conversation
+from pegboard.server.exchange.service import Service
+from pegboard.server.exchange.subscribers import Subscribers
 from pegboard.server.mounting import mount
 from pegboard.server.pages.approval_pages import PATH as APPROVALS
 from pegboard.server.pages.approval_pages import ApprovalPages
@@ -37,6 +41,53 @@ loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
 """Set while a target is imported: the program that imports it serves it, so a `run()` in the file does nothing."""
 
 _log = logging.getLogger("pegboard")
+
+_CLEANUP_SECONDS: Final = 1.0
+
+
+class MemoryLine:
+    """Serves one client; each message reaches the other end in a later turn of the event loop, in order."""
+
+    full = False
+
+    def __init__(
+        self, handler: Handler, info: Mapping[str, Json], limits: Limits, receive: Callable[[bytes], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._receive = receive
+        self._is_open = True
+        service = Service(handler, info, limits, Subscribers(limits.subscribers), "memory")
+        self._server = _MemoryConversation(service, self, self._loop)
+
+    def send(self, message: bytes) -> None:
+        """Send a message of the client to the server."""
+        self._deliver(self._server.receive, message)
+
+    def write(self, message: bytes) -> None:
+        """Send a message of the server to the client."""
+        self._deliver(self._receive, message)
+
+    async def drain(self) -> None:
+        """Return at once: messages are delivered in memory."""
+
+    async def close(self) -> None:
+        """End the subscriptions and the running calls of the client."""
+        self._is_open = False
+        self._server.following.end()
+        running = [task for task, _ in self._server.calls.values()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_CLEANUP_SECONDS)
+
+    def _deliver(self, receive: Callable[[bytes], None], message: bytes) -> None:
+        self._loop.call_soon(lambda: receive(message) if self._is_open else None)
+
+
+class _MemoryConversation(Conversation):
+    def receive(self, message: bytes) -> None:
+        self._waiting.append(message)
+        self.resume_if_room()
 
 
 class Hosted(ServedApp):

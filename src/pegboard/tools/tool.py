@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 import msgspec
 from msgspec import Raw
 
-from pegboard.auth.www_authenticate import is_scope
+from pegboard.auth.request_credentials import is_scope
 from pegboard.call import CallScoped, Json
 from pegboard.call_target import ItemKind
 from pegboard.errors import DeclarationError

@@ -11,7 +11,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
 from pegboard.client.login.authentication import ASSERTION, Credentials, authenticate, choose_method
-from pegboard.client.login.metadata import ServerMetadata
+from pegboard.client.login.discovery import ServerMetadata
 from pegboard.errors import MalformedMessage, SetupError
 
 

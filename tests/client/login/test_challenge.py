@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegboard.client.login.challenge import read_bearer, read_challenges
+from pegboard.client.login.discovery import read_bearer, read_challenges
 
 
 def test_a_bearer_challenge_says_where_its_metadata_are_and_what_it_wants() -> None:

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from pegboard.client.login.discovery import ServerMetadata
 from pegboard.client.login.grants import challenge_of, read_callback
-from pegboard.client.login.metadata import ServerMetadata
 from pegboard.errors import LoginFailed
 
 ISSUER = "https://a.example"

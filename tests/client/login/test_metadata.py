@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.client.http.address import read_address
-from pegboard.client.login.metadata import (
+from pegboard.client.login.discovery import (
     canonical,
     covers,
     read_resource,

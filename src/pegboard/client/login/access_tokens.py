@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.client.login.authentication import Credentials, authenticate
+from pegboard.client.login.discovery import ProtectedResource
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ProtectedResource
 from pegboard.errors import LoginFailed, MalformedMessage
 
 EXPIRY_MARGIN_SECONDS: Final = 30.0

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 
 from msgspec import Struct
 
-from pegboard.client.login.metadata import ServerMetadata
+from pegboard.client.login.discovery import ServerMetadata
 from pegboard.errors import MalformedMessage, SetupError
 
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

@@ -17,11 +17,9 @@ from msgspec.structs import replace
 
 from pegboard.client.http.address import Address
 from pegboard.client.login.access_tokens import Token
-from pegboard.client.login.challenge import Challenge, read_bearer
-from pegboard.client.login.discovery import discover
+from pegboard.client.login.discovery import Challenge, ProtectedResource, discover, read_bearer
 from pegboard.client.login.grants import Grant
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ProtectedResource
 from pegboard.client.login.storage import Storage
 from pegboard.client.login.stored_tokens import StoredTokens
 from pegboard.errors import LoginFailed, LoginRequired, ServerFault, Unauthorized

@@ -12,11 +12,9 @@ from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.login.access_tokens import Token
 from pegboard.client.login.authentication import Credentials, authenticate
 from pegboard.client.login.browser import NoBrowser
-from pegboard.client.login.challenge import Challenge, read_bearer
-from pegboard.client.login.discovery import discover
+from pegboard.client.login.discovery import Challenge, ProtectedResource, discover, read_bearer
 from pegboard.client.login.grants import CodeGrant, PendingLogin, read_callback
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ProtectedResource
 from pegboard.client.login.storage import Storage
 from pegboard.client.login.stored_tokens import StoredTokens
 from pegboard.errors import LoginFailed, ResponseTimeout, ServerFault

@@ -18,10 +18,9 @@ from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.login.access_tokens import Token, request_token
 from pegboard.client.login.authentication import Credentials, authenticate
 from pegboard.client.login.authorizer import TokenAuthorizer
-from pegboard.client.login.discovery import find_server
+from pegboard.client.login.discovery import ProtectedResource, find_server
 from pegboard.client.login.grants import AssertionGrant, Grant
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ProtectedResource
 from pegboard.client.login.storage import MemoryStorage
 from pegboard.errors import LoginFailed
 

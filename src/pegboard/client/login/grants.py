@@ -17,8 +17,8 @@ from pegboard.client.links.server_output import shorten_output
 from pegboard.client.login.access_tokens import Token, request_token
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.browser import Login, NoBrowser
+from pegboard.client.login.discovery import ProtectedResource, ServerMetadata
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ProtectedResource, ServerMetadata
 from pegboard.client.login.registration import Registration, register
 from pegboard.client.login.storage import Storage
 from pegboard.client.login.stored_tokens import recall

@@ -8,8 +8,8 @@ from urllib.parse import quote_plus
 
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool
+from pegboard.client.login.discovery import server_locations
 from pegboard.client.login.login_http import LoginClient, LoginResponse
-from pegboard.client.login.metadata import server_locations
 from pegboard.errors import MalformedMessage, ServerFault, Unreachable
 
 _SECONDS = 10.0

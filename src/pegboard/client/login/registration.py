@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from pegboard.client.http.address import read_address
 from pegboard.client.login.authentication import METHODS, Credentials
+from pegboard.client.login.discovery import ServerMetadata
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.metadata import ServerMetadata
 from pegboard.errors import LoginFailed, MalformedMessage, SetupError
 
 

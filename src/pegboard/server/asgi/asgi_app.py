@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pegboard.auth.www_authenticate import WELL_KNOWN
+from pegboard.auth.request_credentials import WELL_KNOWN
 from pegboard.errors import PegboardError, StoreDown
 from pegboard.limits import Limits
 from pegboard.server.access import Access

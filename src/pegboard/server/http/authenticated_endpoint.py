@@ -20,14 +20,16 @@ from msgspec import Struct
 
 from pegboard.auth.auth import Auth
 from pegboard.auth.request_credentials import (
+    WELL_KNOWN,
     AuthRefusal,
     RequestCredentials,
     VerifiedIdentity,
     invalid_request,
+    join_scopes,
     read_credentials,
+    write_challenge,
 )
 from pegboard.auth.trusted_proxy import SCHEME as PROXY
-from pegboard.auth.www_authenticate import WELL_KNOWN, join_scopes, write_challenge
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Json
 from pegboard.errors import SetupError
