@@ -1,10 +1,13 @@
-// A certified authorization server (oidc-provider) with one user, ann, who agrees to everything at once.
+// A certified authorization server (oidc-provider) whose user agrees to everything at once: ann, or the cookie `account`.
+// GET /counts returns how often each account was granted tokens; GET /seconds/5 sets how long access tokens are valid.
 import http from 'node:http';
 import { Provider } from 'oidc-provider';
 
 const port = Number(process.argv[2]);
 const issuer = `http://127.0.0.1:${port}`;
 const scope = 'notes.read notes.write';
+const counts = {};
+let seconds = 3600;
 const provider = new Provider(issuer, {
   clients: [
     {
@@ -19,6 +22,8 @@ const provider = new Provider(issuer, {
   ],
   scopes: ['openid', 'offline_access', 'notes.read', 'notes.write'],
   claims: { openid: ['sub'] },
+  // A refresh token works once; using it again revokes the whole grant.
+  rotateRefreshToken: true,
   cookies: { keys: ['only-a-test'] },
   findAccount: (ctx, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
   interactions: { url: (ctx, interaction) => `/interaction/${interaction.uid}` },
@@ -41,7 +46,7 @@ const provider = new Provider(issuer, {
       getResourceServerInfo: (ctx, resource) => ({
         scope,
         audience: resource,
-        accessTokenTTL: 3600,
+        accessTokenTTL: seconds,
         accessTokenFormat: 'jwt',
         jwt: { sign: { alg: 'RS256' } },
       }),
@@ -49,11 +54,17 @@ const provider = new Provider(issuer, {
   },
 });
 provider.proxy = true;
+function count(name) {
+  counts[name] = (counts[name] ?? 0) + 1;
+}
+provider.on('grant.success', (ctx) => count(`${ctx.oidc.params.grant_type} ${ctx.oidc.account?.accountId}`));
+provider.on('grant.error', (ctx) => count(`failed ${ctx.oidc?.params?.grant_type}`));
 
 async function interact(req, res) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(req, res);
   if (prompt.name === 'login') {
-    await provider.interactionFinished(req, res, { login: { accountId: 'ann' } });
+    const account = /(?:^|; )account=([\w-]+)/.exec(req.headers.cookie ?? '');
+    await provider.interactionFinished(req, res, { login: { accountId: account?.[1] ?? 'ann' } });
     return;
   }
   const grant =
@@ -73,7 +84,11 @@ async function interact(req, res) {
 const callback = provider.callback();
 http
   .createServer((req, res) => {
-    if (!req.url.startsWith('/interaction/')) callback(req, res);
+    if (req.url === '/counts') res.end(JSON.stringify(counts));
+    else if (req.url.startsWith('/seconds/')) {
+      seconds = Number(req.url.slice(9));
+      res.end();
+    } else if (!req.url.startsWith('/interaction/')) callback(req, res);
     else
       interact(req, res).catch((error) => {
         res.statusCode = 500;
