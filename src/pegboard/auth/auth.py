@@ -185,6 +185,11 @@ class Auth:
         for callback in self._revoked:
             callback(principal)
 
+    @property
+    def has_sign_in(self) -> bool:
+        """Whether people can prove with a browser who they are."""
+        return self.keys or self.proxy is not None or any(issuer.sign_in is not None for issuer in self.issuers)
+
     def strip_public_path(self, path: bytes) -> bytes:
         """A path as this server sees it, if it begins with the path of the public URL."""
         return path.removeprefix(self._public_path)

@@ -52,6 +52,7 @@ _GATEWAY_FIELDS: Final = (
     "principals",
     "auth",
     "rules",
+    "vault_key",
 )
 
 _log = logging.getLogger("pegboard.gateway")

@@ -40,7 +40,7 @@ from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.gateway.connections.connect_pages import PATH as CONNECT
 from pegboard.gateway.connections.connect_pages import ConnectPages
-from pegboard.gateway.connections.connections import Connections, check_users, server_id
+from pegboard.gateway.connections.connections import NO_SIGN_IN, Connections, check_users, server_id
 from pegboard.gateway.connections.vault import CredentialOwner, Vault
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outcome import Destination
@@ -162,9 +162,11 @@ class Gateway(Hosted):
         if self.auth is not None:
             servers = [server for toolbox in config.toolboxes.values() for server in toolbox.servers.values()]
             self.auth.keeps_tokens = any(server.exchanges and server.enabled for server in servers)
-            if any(server.of_each_user for server in servers):
+            if any(server.of_each_user and server.enabled for server in servers):
                 # Before the start, so that sign-ins are shared with other processes.
                 _ = self.sign_in
+                if not self.auth.has_sign_in:
+                    self._note(f"{config.path}: users cannot sign in to the page /connect: {NO_SIGN_IN}")
 
     def _with_mode(self, config: GatewayConfig) -> GatewayConfig:
         return config if self._mode is None else replace(config, mode=self._mode)
@@ -266,7 +268,7 @@ class Gateway(Hosted):
             return
         self._shared = shared
         # What can fail comes first.
-        await self._start_connections()
+        await self._start_connections(self.config)
         self._started = True
         self._redaction.begin()
         for warning in self.config.warnings:
@@ -348,6 +350,8 @@ class Gateway(Hosted):
         # What can fail comes first: an edit is applied completely or not at all.
         pins, made = read_pins(config), ConfiguredMiddleware(config)
         self._check_users(config)
+        if self._started:
+            await self._start_connections(config)
         auth = None if config.auth is None or config.auth == self.config.auth else config.auth.make()
         self._detach()
         before = self.config.auth
@@ -355,7 +359,6 @@ class Gateway(Hosted):
         ended = self._apply_config(config, frozenset(changes.changed))
         self._attach()
         if self._started:
-            await self._start_connections()
             for downstream in self._downstreams.values():
                 downstream.start()
         self._rearrange()
@@ -495,13 +498,19 @@ class Gateway(Hosted):
 
     # -- credentials of users --------------------------------------------------------------------------------------------
 
-    async def _start_connections(self) -> None:
+    async def _start_connections(self, config: GatewayConfig) -> None:
         """Open the vault at the first server that users connect themselves; it stays open."""
-        servers = {key: downstream.config for key, downstream in self._downstreams.items()}
-        wanted = {key: config for key, config in servers.items() if config.of_each_user}
+        wanted = {
+            (toolbox.name, server.name): server
+            for toolbox in config.toolboxes.values()
+            for server in toolbox.servers.values()
+            if server.of_each_user and server.enabled
+        }
+        if self.connections is not None and config.vault_key != self.config.vault_key:
+            _log.warning("%s: restart the gateway to use another vault.key", config.path)
         if wanted and self.connections is None:
             store = MemoryStore() if self._shared is None else self._shared.store
-            keys = read_keys(self.config.vault_key or self._secret)
+            keys = read_keys(config.vault_key or self._secret)
             connections = Connections(
                 self.config.name, Vault(store, keys), self._credentials_changed, lambda: self.audit
             )

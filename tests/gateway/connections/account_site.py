@@ -54,6 +54,8 @@ class AccountIssuer(TestIssuer):
         self.unknown: set[str] = set()
         self.issued = ""
         self.issued_tokens: list[str] = []
+        self.scopes: dict[str, str] = {}
+        self.keeps_scopes = True
         self.forms: list[dict[str, str]] = []
         self.refreshing: asyncio.Event | None = None
 
@@ -126,7 +128,7 @@ class AccountIssuer(TestIssuer):
         self.granted[form["grant_type"]] += 1
         refresh = uuid.uuid4().hex
         self.refresh_tokens[refresh] = account
-        token = self.sign(sub=account, aud=AUDIENCE)
+        token = self.sign(sub=account, aud=AUDIENCE, scope=self.scopes.get(account, "") or None)
         self.issued_tokens.append(token)
         answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, "refresh_token": refresh}
         reply(writer, answer)
@@ -149,6 +151,7 @@ class AccountIssuer(TestIssuer):
         proof = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
         if given is None or given["code_challenge"] != proof or given["redirect_uri"] != form["redirect_uri"]:
             return None
+        self.scopes[given["account"]] = given.get("scope", "") if self.keeps_scopes else ""
         return given["account"]
 
     def _rotate(self, token: str) -> str | None:
@@ -188,6 +191,10 @@ def account_board(issuer: str) -> Board:
     @board.tool
     async def whoami(ctx: Context, mark: str = "") -> str:
         return f"{ctx.principal.id}{mark}"
+
+    @board.tool(scopes={"notes.write"})
+    async def write(ctx: Context) -> str:
+        return f"{ctx.principal.id} wrote"
 
     @board.prompt
     async def greet(ctx: Context) -> str:
@@ -250,10 +257,12 @@ class Served:
         headers = {"Authorization": f"Bearer {self.accounts.keys[user]}"}
         return Client(f"{self.site.url}/mcp", headers=headers, version=version, **options)
 
-    async def call(self, user: str, version: str | None = None, mark: str = "", **options: Any) -> str:
-        """Call `whoami` as this user; the text of the result."""
+    async def call(
+        self, user: str, version: str | None = None, mark: str = "", tool: str = "whoami", **options: Any
+    ) -> str:
+        """Call `whoami`, or another tool, as this user; the text of the result."""
         async with self.client(user, version, **options) as client:
-            result = await client.call("dev__accounts__whoami", {"mark": mark})
+            result = await client.call(f"dev__accounts__{tool}", {"mark": mark} if mark else {})
             return result.text
 
 

@@ -149,6 +149,24 @@ async def test_a_prompt_or_resource_of_the_server_asks_too(tmp_path: Path) -> No
                 await client.prompt("dev__accounts__greet")
 
 
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_call_that_needs_more_scopes_asks_the_user_once_more(tmp_path: Path, version: str) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway, person(accounts, "ann") as ann:
+        assert await gateway.call("ann", version, elicit=ann.elicit) == "ann-account"
+        assert await gateway.call("ann", version, tool="write", elicit=ann.elicit) == "ann-account wrote"
+        assert accounts.issuer.scopes["ann-account"] == "notes.write"
+        assert await gateway.call("ann", version, tool="write") == "ann-account wrote"
+        assert len(ann.opened) == 2
+
+
+async def test_a_user_whose_login_never_suffices_is_asked_twice_at_most(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway, person(accounts, "ann") as ann:
+        accounts.issuer.keeps_scopes = False
+        said = await gateway.call("ann", LEGACY, tool="write", elicit=ann.elicit)
+        assert "did not accept the login of this user" in said
+        assert len(ann.opened) <= 3
+
+
 async def test_a_key_that_the_user_enters_is_sent_as_their_header(tmp_path: Path) -> None:
     async with account_site(tmp_path) as accounts:
         token = accounts.issuer.sign(sub="ann-by-key", aud="accounts")

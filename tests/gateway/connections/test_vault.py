@@ -16,6 +16,7 @@ import pytest
 from pegboard import Gateway
 from pegboard.auth.principal import Principal
 from pegboard.client.login import access_tokens
+from pegboard.config.gateway_config import read_config
 from pegboard.errors import SetupError, Unreachable
 from pegboard.gateway.connections import vault as vault_module
 from pegboard.gateway.connections.vault import CredentialOwner, Vault, VaultKeyMismatch, owner_of
@@ -265,3 +266,25 @@ async def test_the_check_of_the_key_is_made_once(tmp_path: Path) -> None:
         kept = await store.records.get(VAULT_CHECK)
         assert kept is not None
         assert kept.version == 1
+
+
+async def test_a_server_of_each_user_that_is_added_to_a_running_gateway_works(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, person(accounts, "ann") as ann:
+        without = {**accounts.config(), "toolboxes": {}}
+        async with accounts.gateway(without) as gateway:
+            assert gateway.gateway.connections is None
+            await gateway.gateway.reload(gateway.gateway.config, read_config(accounts.config(), {}))
+            await gateway.gateway.wait_connected(30)
+            assert await gateway.call("ann", elicit=ann.elicit) == "ann-account"
+
+
+def test_a_gateway_whose_users_cannot_sign_in_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    entry = {"url": "https://s.example/mcp", "auth": {"kind": "oauth", "per": "user"}}
+    Gateway(
+        {
+            "auth": {"publicUrl": "https://tools.example", "issuers": [{"issuer": "https://id.example"}]},
+            "vault": {"key": SECRET},
+            "toolboxes": {"dev": {"description": "d", "mcpServers": {"s": entry}}},
+        }
+    )
+    assert "users cannot sign in to the page /connect: add 'signIn'" in caplog.text

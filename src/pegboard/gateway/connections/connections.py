@@ -42,6 +42,9 @@ _log = logging.getLogger("pegboard.gateway")
 CHECK_SECONDS: Final = 5.0
 """How long after a removal a process may still use the credentials, if its hint was lost."""
 _PAGE: Final = 100
+NO_SIGN_IN: Final = (
+    "add 'signIn' to an issuer of 'auth', accept API keys ('keys'), or name a 'proxy' that authenticates them"
+)
 
 Server: TypeAlias = tuple[str, str]
 """A toolbox, and a server in it."""

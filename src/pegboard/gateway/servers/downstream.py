@@ -263,6 +263,8 @@ class Downstream:
     def explain(self, fault: ServerFault) -> str:
         """What a caller may know about a fault, without the server's address, command or requests."""
         match fault:
+            case Unauthorized() if self.config.of_each_user:
+                reason = "did not accept the login of this user; the user has to connect it again"
             case Unauthorized() if self.config.exchanges:
                 reason = "does not accept this caller: its authorization server refused to exchange the caller's token"
             case Unauthorized():
