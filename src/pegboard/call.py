@@ -55,7 +55,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     capabilities: the capabilities that it declared.
     log_level: the lowest level of log messages that it wants, or None for no messages.
     resource_metadata: the URL of the OAuth metadata of the endpoint it used, or an empty text.
-    base_url: the URL of the server as the client sees it, without the path of an endpoint; empty without authentication.
     credentials: what it authenticated with, only in a gateway that exchanges its callers' tokens.
     """
 
@@ -68,7 +67,6 @@ class Caller(Struct, frozen=True, kw_only=True):
     capabilities: Mapping[str, Json] = {}
     log_level: str | None = None
     resource_metadata: str = ""
-    base_url: str = ""
     credentials: RequestCredentials | None = None
 
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -17,13 +16,11 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.auth import Auth
-from pegboard.auth.principal import Principal
 from pegboard.background_tasks import OwnedTasks, end_tasks
 from pegboard.board import start_auth
-from pegboard.call import Around, Call, Caller, Change, Handler, Json
+from pegboard.call import Around, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
-from pegboard.client.links.link import ClientAuth
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import (
     MAIN,
@@ -38,10 +35,7 @@ from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.mistakes import redact
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
-from pegboard.gateway.connections.connect_pages import PATH as CONNECT
-from pegboard.gateway.connections.connect_pages import ConnectPages
-from pegboard.gateway.connections.connections import NO_SIGN_IN, Connections, check_users, server_id
-from pegboard.gateway.connections.vault import CredentialOwner, Vault
+from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
@@ -53,20 +47,18 @@ from pegboard.gateway.log_redaction import LogRedaction
 from pegboard.gateway.nesting import mark_nested
 from pegboard.gateway.offer_reader import OfferReader
 from pegboard.gateway.offers import Offers
-from pegboard.gateway.servers.caller_key import CallerKey
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.gateway.servers.server_logins import Logins, exchange_login, token_storage
+from pegboard.gateway.servers.server_logins import Logins, token_storage
+from pegboard.gateway.user_access import UserAccess
 from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import AuditSink
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
-from pegboard.server.http.guard import is_loopback
 from pegboard.stores.cluster import SharedStore
-from pegboard.stores.memory import MemoryStore
 from pegboard.stores.namespaced_store import namespaced
 from pegboard.stores.shared_key import shared_key
 
@@ -128,16 +120,17 @@ class Gateway(Hosted):
         self.limits = limits or Limits()
         self._own_auth = auth is not None
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
-        self._logins = logins or Logins(token_storage())
-        self.connections: Connections | None = None
         self._watches = watch
         self._tasks = OwnedTasks()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self._check_users(self.config)
         self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
         self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
+        self._users = UserAccess(
+            self, logins or Logins(token_storage()), self._forwarder, lambda: self.downstreams, self._secret or ""
+        )
+        self._users.check(self.config)
         self._offers: dict[Key, Offers] = {}
         self._noted: set[str] = set()
         self._rearranging: asyncio.Handle | None = None
@@ -156,17 +149,6 @@ class Gateway(Hosted):
         self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
         self._apply_config(self.config, frozenset())
         self._attach()
-
-    def _check_users(self, config: GatewayConfig) -> None:
-        check_users(config, authenticated=self.auth is not None, secret=config.vault_key or self._secret or "")
-        if self.auth is not None:
-            servers = [server for toolbox in config.toolboxes.values() for server in toolbox.servers.values()]
-            self.auth.keeps_tokens = any(server.exchanges and server.enabled for server in servers)
-            if any(server.of_each_user and server.enabled for server in servers):
-                # Before the start, so that sign-ins are shared with other processes.
-                _ = self.sign_in
-                if not self.auth.has_sign_in:
-                    self._note(f"{config.path}: users cannot sign in to the page /connect: {NO_SIGN_IN}")
 
     def _with_mode(self, config: GatewayConfig) -> GatewayConfig:
         return config if self._mode is None else replace(config, mode=self._mode)
@@ -187,6 +169,11 @@ class Gateway(Hosted):
     def downstreams(self) -> Sequence[Downstream]:
         """The servers, in the order of the configuration."""
         return tuple(self._downstreams.values())
+
+    @property
+    def connections(self) -> UserConnections | None:
+        """The connections of users to servers; None unless users connect some server themselves."""
+        return self._users.connections
 
     @property
     def pinned(self) -> bool:
@@ -268,7 +255,7 @@ class Gateway(Hosted):
             return
         self._shared = shared
         # What can fail comes first.
-        await self._start_connections(self.config)
+        await self._users.start(self.config, shared)
         self._started = True
         self._redaction.begin()
         for warning in self.config.warnings:
@@ -325,9 +312,7 @@ class Gateway(Hosted):
         if self.auth is not None:
             await self.auth.stop()
         await _stop_all(self._downstreams.values())
-        if self.connections is not None:
-            await self.connections.stop()
-            self.connections = None
+        await self._users.stop()
         for endpoint in self.endpoints:
             await endpoint.stop()
         self._redaction.end()
@@ -349,9 +334,9 @@ class Gateway(Hosted):
         changes = compare(self.config, config)
         # What can fail comes first: an edit is applied completely or not at all.
         pins, made = read_pins(config), ConfiguredMiddleware(config)
-        self._check_users(config)
+        self._users.check(config)
         if self._started:
-            await self._start_connections(config)
+            await self._users.start(config, self._shared)
         auth = None if config.auth is None or config.auth == self.config.auth else config.auth.make()
         self._detach()
         before = self.config.auth
@@ -489,61 +474,12 @@ class Gateway(Hosted):
             on_change=self._changed,
             on_updated=self._updated,
             prepare=self._prepare,
-            login=self._log_in,
+            login=self._users.log_in,
             board=board,
             marks=self._marks,
             limits=self.limits,
             installing=self._installing,
         )
-
-    # -- credentials of users --------------------------------------------------------------------------------------------
-
-    async def _start_connections(self, config: GatewayConfig) -> None:
-        """Open the vault at the first server that users connect themselves; it stays open."""
-        wanted = {
-            (toolbox.name, server.name): server
-            for toolbox in config.toolboxes.values()
-            for server in toolbox.servers.values()
-            if server.of_each_user and server.enabled
-        }
-        if self.connections is not None and config.vault_key != self.config.vault_key:
-            _log.warning("%s: restart the gateway to use another vault.key", config.path)
-        if wanted and self.connections is None:
-            store = MemoryStore() if self._shared is None else self._shared.store
-            keys = read_keys(config.vault_key or self._secret)
-            connections = Connections(
-                self.config.name, Vault(store, keys), self._credentials_changed, lambda: self.audit
-            )
-            await connections.start()
-            self.connections = connections
-            self.routes[CONNECT] = ConnectPages(self.config.name, self.auth, self.sign_in, connections).accept
-            self._forwarder.connect_users(connections, self._base_url)
-        if self.connections is not None:
-            self.connections.configure(wanted)
-
-    def _log_in(self, config: ServerConfig, caller: CallerKey | None) -> ClientAuth | None:
-        """How to log in to a server, for one caller or for the gateway itself."""
-        if caller is None or config.auth is None:
-            return self._logins.auth(config, "" if caller is None else caller.principal)
-        if config.of_each_user and self.connections is not None:
-            return self.connections.credentials(config, caller.principal, caller.issuer)
-        if config.exchanges:
-            return exchange_login(config.auth, caller.token)
-        return self._logins.auth(config, caller.principal)
-
-    def _credentials_changed(self, owner: CredentialOwner) -> None:
-        """A user has connected or disconnected a server, here or elsewhere."""
-        for downstream in self._downstreams.values():
-            if downstream.config.of_each_user and server_id(downstream.config.url) == owner.server:
-                downstream.drop_caller(Principal(owner.principal, issuer=owner.issuer))
-
-    def _base_url(self, call: Call) -> str:
-        """The URL of this gateway for the user of a call; empty if it is not known."""
-        if self.auth is not None and self.auth.public_url:
-            return self.auth.public_url
-        base = call.caller.base_url
-        # Behind a proxy that is not trusted, the scheme and the host may be others than those of the user's browser.
-        return base if is_loopback(urlsplit(base).hostname or "") else ""
 
     # -- changes ---------------------------------------------------------------------------------------------------------
 

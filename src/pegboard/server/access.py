@@ -21,11 +21,10 @@ class Access:
     until: the time of the monotonic clock until which the credentials need not be verified again.
     resource_metadata: the URL of the metadata of the endpoint, for a later challenge.
     account: what its requests are counted under: the principal, unless it is anonymous and has an address.
-    base_url: the URL of the server as the client sees it.
     credentials: those that were verified, if a gateway has to exchange them.
     """
 
-    __slots__ = ("_bound", "account", "base_url", "credentials", "principal", "resource_metadata", "until")
+    __slots__ = ("_bound", "account", "credentials", "principal", "resource_metadata", "until")
 
     def __init__(
         self,
@@ -33,10 +32,8 @@ class Access:
         until: float = math.inf,
         resource_metadata: str = "",
         address: str = "",
-        base_url: str = "",
         credentials: RequestCredentials | None = None,
     ) -> None:
-        self.base_url = base_url
         self.credentials = credentials
         self.principal = principal
         self.account = principal.id or address
@@ -55,7 +52,6 @@ class Access:
                 principal=self.principal,
                 account=self.account,
                 resource_metadata=self.resource_metadata,
-                base_url=self.base_url,
                 credentials=self.credentials,
             )
             known = self._bound[id(caller)] = caller, bound

@@ -115,9 +115,16 @@ class Hosted(ServedApp):
     def listens_at(self, url: str) -> None:
         """It is served over HTTP at this URL: links to its pages begin with it, or with the public one."""
         self._url = url
-        root = url.removesuffix("/mcp") if self.auth is None or not self.auth.public_url else self.auth.public_url
-        if APPROVALS in self.routes and url.startswith("http"):
-            self.approvals.url = root.rstrip("/") + APPROVALS
+        if APPROVALS in self.routes and self.pages_url:
+            self.approvals.url = self.pages_url + APPROVALS
+
+    @property
+    def pages_url(self) -> str:
+        """The URL that links to pages begin with: the public one, or where it listens; empty without HTTP."""
+        if not self._url.startswith("http"):
+            return ""
+        public = "" if self.auth is None else self.auth.public_url
+        return (public or self._url.removesuffix("/mcp")).rstrip("/")
 
     def approvals_link(self) -> str:
         """The link for the operator; without authentication, it signs in the user who started the server."""

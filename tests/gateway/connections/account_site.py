@@ -232,6 +232,7 @@ class AccountSite:
         logins = Logins(MemoryStorage(), login=Operator(self.issuer))
         gateway = Gateway(config or self.config(**changes), logins=logins)
         async with serving(gateway, **{"store": self.store, **(options or {})}) as site:
+            gateway.listens_at(f"{site.url}/mcp")
             await gateway.wait_connected(30)
             yield Served(self, gateway, site)
 

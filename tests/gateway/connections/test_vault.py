@@ -287,4 +287,4 @@ def test_a_gateway_whose_users_cannot_sign_in_says_so(caplog: pytest.LogCaptureF
             "toolboxes": {"dev": {"description": "d", "mcpServers": {"s": entry}}},
         }
     )
-    assert "users cannot sign in to the page /connect: add 'signIn'" in caplog.text
+    assert "users cannot sign in to connect it; add 'signIn'" in caplog.text

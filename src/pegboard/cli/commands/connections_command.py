@@ -16,7 +16,7 @@ from pegboard.cli.audited import audit_of
 from pegboard.cli.output import note, show
 from pegboard.cli.server_store import open_server_store, store_of
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
-from pegboard.gateway.connections.connections import Connections, Server
+from pegboard.gateway.connections.user_connections import Server, UserConnections
 from pegboard.gateway.connections.vault import StoredConnection, Vault, vault_key_missing
 from pegboard.logs.audit_sink import AuditSink
 from pegboard.security.seal import read_keys
@@ -78,7 +78,7 @@ async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) 
     return OK
 
 
-async def _remove(connections: Connections, found: Sequence[StoredConnection]) -> int:
+async def _remove(connections: UserConnections, found: Sequence[StoredConnection]) -> int:
     if not found:
         note("There are no such connections")
         return USAGE
@@ -91,7 +91,7 @@ async def _remove(connections: Connections, found: Sequence[StoredConnection]) -
     return OK
 
 
-def _fields(connections: Connections, entry: StoredConnection) -> dict[str, str | float]:
+def _fields(connections: UserConnections, entry: StoredConnection) -> dict[str, str | float]:
     owner = entry.owner
     return {
         "server": _name(connections.find_config(owner)),
@@ -102,7 +102,7 @@ def _fields(connections: Connections, entry: StoredConnection) -> dict[str, str 
     }
 
 
-def _is_at(connections: Connections, entry: StoredConnection, wanted: str | None) -> bool:
+def _is_at(connections: UserConnections, entry: StoredConnection, wanted: str | None) -> bool:
     name = _name(connections.find_config(entry.owner))
     return wanted is None or wanted in (name, name.partition("/")[2], entry.owner.server)
 
@@ -113,13 +113,13 @@ def _name(configured: tuple[Server, ServerConfig] | None) -> str:
 
 
 @asynccontextmanager
-async def _open(config: GatewayConfig, address: str, audit: AuditSink) -> AsyncIterator[Connections]:
+async def _open(config: GatewayConfig, address: str, audit: AuditSink) -> AsyncIterator[UserConnections]:
     secret = config.vault_key or os.environ.get("PEGBOARD_SECRET") or ""
     if not secret:
         raise vault_key_missing(config.path)
     async with open_server_store(address, "connections") as store:
         vault = Vault(store, read_keys(secret))
-        connections = Connections(config.name, vault, lambda _: None, lambda: audit)
+        connections = UserConnections(config.name, vault, lambda _: None, lambda: audit)
         connections.configure(
             {
                 (toolbox.name, server.name): server

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 from pegboard.auth.auth import Auth
 from pegboard.errors import Busy, LoginFailed, PegboardError
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink
-from pegboard.gateway.connections.connections import Connections
 from pegboard.gateway.connections.header_credential import is_header_value
+from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import (
     FormButton,
@@ -39,7 +39,7 @@ _log = logging.getLogger("pegboard.gateway")
 class ConnectPages:
     """The pages of one gateway; `accept` is its route."""
 
-    def __init__(self, gateway: str, auth: Auth | None, sign_in: SignIn, connections: Connections) -> None:
+    def __init__(self, gateway: str, auth: Auth | None, sign_in: SignIn, connections: UserConnections) -> None:
         self._gateway = gateway
         self._auth = auth
         self._sign_in = sign_in

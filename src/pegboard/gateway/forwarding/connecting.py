@@ -14,7 +14,7 @@ from pegboard.asking.questions import check_capabilities
 from pegboard.call import Call, InputRequired, Json, NeedInput, Question
 from pegboard.deadline import paused
 from pegboard.errors import LoginRequired, MissingCapability, PegboardError, QuestionFailed, ToolError
-from pegboard.gateway.connections.connections import Connections
+from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.gateway.forwarding.outcome import CALL, Destination
 from pegboard.gateway.forwarding.tickets import ConnectTicket, StateTicket, Tickets
 from pegboard.gateway.servers.server_connection import ASKING
@@ -30,9 +30,9 @@ _NEEDS: Final[Mapping[str, Mapping[str, Json]]] = {"elicitation": {"url": {}}}
 
 
 class Connecting:
-    """Lets the users of calls connect servers; `base` is the URL of the gateway for the user of a call."""
+    """Lets the users of calls connect servers; `base` is the URL of the gateway's pages."""
 
-    def __init__(self, connections: Connections, tickets: Tickets, base: Callable[[Call], str]) -> None:
+    def __init__(self, connections: UserConnections, tickets: Tickets, base: Callable[[], str]) -> None:
         self._connections = connections
         self._tickets = tickets
         self._base = base
@@ -49,7 +49,7 @@ class Connecting:
         downstream = destination.downstream
         principal = call.caller.principal
         link = await self._connections.start_login(principal, downstream.toolbox, downstream.name, needed.challenge)
-        url = self._url(call, link.path)
+        url = self._url(link.path)
         try:
             if call.method not in ASKING:
                 raise _not_connected(destination, call, url)
@@ -74,20 +74,20 @@ class Connecting:
         downstream.drop_caller(principal)
         return None
 
-    async def resume(
+    async def wait(
         self, ticket: ConnectTicket, destination: Destination, call: Call, answers: Mapping[str, Json] | None
-    ) -> tuple[StateTicket | None, Mapping[str, Json] | None]:
-        """Wait until the user has connected the server, or for a while; what the call had brought before."""
+    ) -> None:
+        """Wait until the user has connected the server, or for a while; ToolError if the user does not want to."""
         answer = (answers or {}).get(KEY)
-        if answer is not None:
-            _check_consent(destination, answer)
-            with paused(call.origin._waits):
-                if await self._connections.links.wait_complete(ticket.link, ROUND_SECONDS):
-                    destination.downstream.drop_caller(call.caller.principal)
-        return ticket.before, ticket.answers
+        if answer is None:
+            return
+        _check_consent(destination, answer)
+        with paused(call.origin._waits):
+            if await self._connections.links.wait_complete(ticket.link, ROUND_SECONDS):
+                destination.downstream.drop_caller(call.caller.principal)
 
-    def _url(self, call: Call, path: str) -> str:
-        base = self._base(call)
+    def _url(self, path: str) -> str:
+        base = self._base()
         if not base:
             raise ToolError(
                 "The user has to connect this server on a page of the gateway, and the gateway does not know its own URL: "

@@ -33,7 +33,7 @@ from pegboard.errors import (
     ServerFault,
     ToolError,
 )
-from pegboard.gateway.connections.connections import Connections
+from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.gateway.forwarding.caller_channel import DECLINED, CallerChannel, answer_unsupported
 from pegboard.gateway.forwarding.connecting import Connecting
 from pegboard.gateway.forwarding.handover import Handover, LegQuestions
@@ -84,8 +84,8 @@ class Forwarder:
         """The seals whose keys must be shared with other processes."""
         return self._tickets.seal, self._tasks.seal
 
-    def connect_users(self, connections: Connections, base: Callable[[Call], str]) -> None:
-        """Let users connect servers; `base` is the URL of the gateway for the user of a call."""
+    def connect_users(self, connections: UserConnections, base: Callable[[], str]) -> None:
+        """Let users connect servers; `base` is the URL of the gateway's pages."""
         self.connecting = Connecting(connections, self._tickets, base)
 
     def share(self, shared: SharedStore) -> None:
@@ -102,10 +102,14 @@ class Forwarder:
         if destination.downstream.credential:
             call.note(credential=destination.downstream.credential)
         try:
+            ticket = None if call.ticket is None else self._tickets.read(call, destination)
+            answers = None if call.answers is None else answers_of(call)
+            if isinstance(ticket, ConnectTicket):
+                ticket, answers = await self._resume_connecting(ticket, destination, call, answers)
             try:
-                return await self._forward_once(destination, call, params)
+                return await self._forward_once(destination, call, params, ticket, answers)
             except LoginRequired as needed:
-                return await self._connect_first(destination, call, params, needed)
+                return await self._connect_first(destination, call, params, needed, ticket, answers)
             except Refusal as refusal:
                 links = links_in(refusal)
                 if not links or REVISIONS[call.caller.version].asks_midway:
@@ -119,14 +123,7 @@ class Forwarder:
             # The error is not for a model.
             raise InternalFailure(failed.message) from None
 
-    def _forward_once(self, destination: Destination, call: Call, params: dict[str, Any]) -> Coroutine[Any, Any, Reply]:
-        ticket = None if call.ticket is None else self._tickets.read(call, destination)
-        answers = None if call.answers is None else answers_of(call)
-        if isinstance(ticket, ConnectTicket):
-            return self._resume_connecting(ticket, destination, call, params, answers)
-        return self._forward_with(destination, call, params, ticket, answers)
-
-    def _forward_with(
+    def _forward_once(
         self,
         destination: Destination,
         call: Call,
@@ -150,14 +147,16 @@ class Forwarder:
     # -- servers that each user connects -------------------------------------------------------------------------------
 
     async def _connect_first(
-        self, destination: Destination, call: Call, params: dict[str, Any], needed: LoginRequired
+        self,
+        destination: Destination,
+        call: Call,
+        params: dict[str, Any],
+        needed: LoginRequired,
+        ticket: ParkedTicket | StateTicket | None,
+        answers: Mapping[str, Json] | None,
     ) -> Reply:
         """Let the user connect the server; then send the request, unless the client has to repeat its own."""
-        ticket = None if call.ticket is None else self._tickets.read(call, destination)
-        answers = None if call.answers is None else answers_of(call)
         before = ticket if isinstance(ticket, StateTicket) else None
-        if isinstance(ticket, ConnectTicket):
-            before, answers = ticket.before, ticket.answers
         if self.connecting is None or not destination.downstream.config.of_each_user:
             raise needed
         for _ in range(LOGINS):
@@ -165,24 +164,19 @@ class Forwarder:
             if reply is not None:
                 return reply
             try:
-                return await self._forward_with(destination, call, params, before, answers)
+                return await self._forward_once(destination, call, params, before, answers)
             except LoginRequired as again:
                 # A call may need more scopes than the first login asked for.
                 needed = again
         raise needed
 
     async def _resume_connecting(
-        self,
-        ticket: ConnectTicket,
-        destination: Destination,
-        call: Call,
-        params: dict[str, Any],
-        answers: Mapping[str, Json] | None,
-    ) -> Reply:
-        before = ticket.before
+        self, ticket: ConnectTicket, destination: Destination, call: Call, answers: Mapping[str, Json] | None
+    ) -> tuple[StateTicket | None, Mapping[str, Json] | None]:
+        """What the call had brought before its user had to connect the server; waits for that."""
         if self.connecting is not None:
-            before, answers = await self.connecting.resume(ticket, destination, call, answers)
-        return await self._forward_with(destination, call, params, before, answers)
+            await self.connecting.wait(ticket, destination, call, answers)
+        return ticket.before, ticket.answers
 
     # -- modern servers ----------------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ class AuthenticatedEndpoint:
             credentials = self._read(head, path)
             if credentials is None:
                 raise AuthRefusal("Authentication is required")
-            found = self._find(credentials, metadata, self._base(head) + head.locate(""))
+            found = self._find(credentials, metadata)
         except AuthRefusal as refusal:
             return self._challenge(refusal, metadata, allowed)
         if isinstance(found, Access):
@@ -237,7 +237,7 @@ class AuthenticatedEndpoint:
             url=self._base(head) + head.locate(head.path.decode("latin-1")),
         )
 
-    def _find(self, credentials: RequestCredentials, metadata: str, base: str) -> Access | asyncio.Future[Access]:
+    def _find(self, credentials: RequestCredentials, metadata: str) -> Access | asyncio.Future[Access]:
         """The access that credentials give: remembered, verified now, or being verified."""
         if credentials.scheme == "DPoP" and not credentials.proven:
             # A proof is for one request, so there is nothing to remember.
@@ -253,8 +253,8 @@ class AuthenticatedEndpoint:
                 return waiting
         verified = self._auth.verify(credentials)
         if isinstance(verified, VerifiedIdentity):
-            return self._remember(key, verified, metadata, base, credentials)
-        pending = asyncio.ensure_future(self._verify(key, verified, metadata, base, credentials))
+            return self._remember(key, verified, metadata, credentials)
+        pending = asyncio.ensure_future(self._verify(key, verified, metadata, credentials))
         if key:
             self._pending[key] = pending
             pending.add_done_callback(lambda _: self._pending.pop(key, None))
@@ -262,22 +262,18 @@ class AuthenticatedEndpoint:
         pending.add_done_callback(lambda done: done.cancelled() or done.exception())
         return pending
 
-    async def _verify(
-        self, key: bytes, verified: Any, metadata: str, base: str, credentials: RequestCredentials
-    ) -> Access:
-        return self._remember(key, await verified, metadata, base, credentials)
+    async def _verify(self, key: bytes, verified: Any, metadata: str, credentials: RequestCredentials) -> Access:
+        return self._remember(key, await verified, metadata, credentials)
 
     def _remember(
-        self, key: bytes, identity: VerifiedIdentity, metadata: str, base: str, credentials: RequestCredentials
+        self, key: bytes, identity: VerifiedIdentity, metadata: str, credentials: RequestCredentials
     ) -> Access:
         seconds = identity.seconds
         if identity.expires is not None:
             # In terms of the monotonic clock: setting the wall clock back does not prolong it.
             seconds = min(seconds, identity.expires - time.time())
         kept = credentials if self._auth.keeps_tokens and identity.principal.kind == "token" else None
-        access = Access(
-            identity.principal, _monotonic() + (seconds if key else 0.0), metadata, base_url=base, credentials=kept
-        )
+        access = Access(identity.principal, _monotonic() + (seconds if key else 0.0), metadata, credentials=kept)
         if key:
             self._known[key] = access
         return access
@@ -340,7 +336,7 @@ class AuthenticatedEndpoint:
         # A proof was for the request that opened the response; only the token is checked again.
         credentials = msgspec.structs.replace(response.credentials, proven=True)
         try:
-            found = self._find(credentials, response.access.resource_metadata, response.access.base_url)
+            found = self._find(credentials, response.access.resource_metadata)
             access = found if isinstance(found, Access) else await found
             if access.principal.id != response.access.principal.id:
                 raise AuthRefusal("The principal has changed")

@@ -21,18 +21,15 @@ from pegboard.client.login.browser import NoBrowser
 from pegboard.client.login.detached_login import DetachedLogin
 from pegboard.client.login.oauth import OAuth
 from pegboard.client.login.storage import MemoryStorage, Storage
-from pegboard.config.gateway_config import AuthConfig, GatewayConfig, ServerConfig
-from pegboard.errors import Busy, InvalidParams, LoginFailed, SetupError, StoreDown
+from pegboard.config.gateway_config import AuthConfig, ServerConfig
+from pegboard.errors import Busy, InvalidParams, LoginFailed, StoreDown
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink, ConnectLinks
 from pegboard.gateway.connections.header_credential import VALUE, HeaderCredential
 from pegboard.gateway.connections.vault import (
     FEED,
-    NEEDS_EXTRA,
     CredentialOwner,
     Vault,
-    can_encrypt,
     owner_of,
-    vault_key_missing,
 )
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.stores.store import digest, wait_for_hint
@@ -42,9 +39,6 @@ _log = logging.getLogger("pegboard.gateway")
 CHECK_SECONDS: Final = 5.0
 """How long after a removal a process may still use the credentials, if its hint was lost."""
 _PAGE: Final = 100
-NO_SIGN_IN: Final = (
-    "add 'signIn' to an issuer of 'auth', accept API keys ('keys'), or name a 'proxy' that authenticates them"
-)
 
 Server: TypeAlias = tuple[str, str]
 """A toolbox, and a server in it."""
@@ -76,7 +70,7 @@ def server_id(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{mark}"
 
 
-class Connections:
+class UserConnections:
     """The connections that the users of one gateway have made, and the logins that make them.
 
     `changed` is called with each owner that was connected or removed, in whichever process; `find_audit` returns where
@@ -288,21 +282,3 @@ async def _filled(values: Mapping[str, bytes]) -> _FilledStorage:
 
 def _settings(config: ServerConfig) -> AuthConfig:
     return config.auth or AuthConfig()
-
-
-def check_users(config: GatewayConfig, *, authenticated: bool, secret: str) -> None:
-    """Raise SetupError where requests should act for their caller, and that is not possible."""
-    for toolbox in config.toolboxes.values():
-        for server in toolbox.servers.values():
-            where = f"{config.path or 'the configuration'}: {toolbox.name}/{server.name}"
-            if not server.is_personal or not server.enabled:
-                continue
-            if not authenticated:
-                raise SetupError(
-                    f"{where}: its requests act for their caller, and callers are not authenticated; add 'auth' to the "
-                    'configuration, such as {"keys": true}'
-                )
-            if server.of_each_user and not secret:
-                raise vault_key_missing(where)
-            if server.of_each_user and not can_encrypt():
-                raise SetupError(f"{where}: {NEEDS_EXTRA}")
