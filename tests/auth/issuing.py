@@ -100,6 +100,10 @@ class TestIssuer:
             )
         elif path == "/keys":
             reply(writer, {"keys": [key.as_dict(private=False) for key in self.keys]})
+        elif path == "/authorize":
+            # The person agrees at once.
+            location = self.consent(asked.target)
+            writer.write(f"HTTP/1.1 303 See Other\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode())
         elif path == "/token":
             answer = self._exchange(parse_qs(asked.body.decode()))
             reply(writer, answer or {"error": "invalid_grant"}, "200 OK" if answer else "400 Bad Request")

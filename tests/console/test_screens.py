@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,12 @@ async def test_only_administrators_read_the_audit_log(tmp_path: Path) -> None:
     async with serving(board, store=store) as site, httpx.AsyncClient(trust_env=False) as client:
         refused = await client.get(f"{site.url}/console/api/audit", headers=bearer(key))
         assert (refused.status_code, "console.administer" in refused.text) == (403, True)
+
+
+def test_all_files_together_are_small() -> None:
+    folder = files("pegboard.console").joinpath("static")
+    sizes = {path.name: len(gzip.compress(path.read_bytes())) for path in folder.iterdir()}
+    assert sum(sizes.values()) < 60 * 1024, sizes
 
 
 def test_the_agents_of_the_console_are_those_of_the_documentation() -> None:

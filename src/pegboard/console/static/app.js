@@ -136,4 +136,7 @@ addEventListener("keydown", onKey);
 state.me = await get("me");
 readLocation();
 follow();
-setInterval(changed, 1000);
+setInterval(() => {
+  state.tick += 1;
+  changed();
+}, 1000);

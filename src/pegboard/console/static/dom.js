@@ -6,7 +6,20 @@ const SVG_TAGS = new Set(["svg", "path", "rect", "circle", "line", "polyline", "
 /** Describe an element: `h("button", {onclick, class: "primary"}, "Call")`. */
 export function h(tag, props, ...children) {
   const given = props || {};
+  work.described += 1;
   return { tag, props: given, key: given.key, children: children.flat(Infinity).filter(isShown) };
+}
+
+/** How many elements were described so far: the work of the renderer, for tests. */
+export const work = { described: 0 };
+
+/** The description of the last time if the inputs are the same; its elements are then not looked at. `cell` is an object of the caller. */
+export function memo(cell, inputs, describe) {
+  if (!cell.inputs || inputs.some((input, index) => input !== cell.inputs[index])) {
+    cell.inputs = inputs;
+    cell.node = describe();
+  }
+  return cell.node;
 }
 
 /** Make the children of an element match a description. */
@@ -62,6 +75,7 @@ function create(node) {
 
 function update(entry, node) {
   const before = entry.node;
+  if (before === node) return;
   entry.node = node;
   if (typeof node !== "object") {
     if (before !== node) entry.element.data = String(node);

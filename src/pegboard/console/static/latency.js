@@ -1,9 +1,11 @@
 // How long calls take: p50, p95 and p99 over time and for each tool, and how much of it is spent here.
-import { h } from "./dom.js";
+import { h, memo } from "./dom.js";
 import { count, kindOf, milliseconds, pageWidth, quantile, shortName, state } from "./store.js";
 
 const HEIGHT = 200;
 const LEFT = 64;
+const LISTED = 60;
+const drawn = {};
 const LINES = [
   ["p50", 0.5],
   ["p95", 0.95],
@@ -13,6 +15,10 @@ const LINES = [
 export function latencyPage() {
   const { calls } = state;
   if (!calls.length) return h("p", { class: "empty" }, "No calls yet. ", h("a", { href: "#tools" }, "Call a tool"), " to measure it.");
+  return memo(drawn, [state.tick, pageWidth(), state.tools], () => h("div", { class: "column", key: "latency" }, sections(calls)));
+}
+
+function sections(calls) {
   return [
     h("section", { class: "card", key: "chart" }, h("div", { class: "bar" }, h("h2", null, "Latency over time"), h("span", { class: "hint" }, `${count(calls.length)} calls, logarithmic`), legend()), chart(calls)),
     h(
@@ -85,14 +91,17 @@ function table(calls) {
     if (!byTool.has(call.name)) byTool.set(call.name, []);
     byTool.get(call.name).push(call);
   }
-  const rows = [...byTool].sort((a, b) => b[1].length - a[1].length).slice(0, 200);
+  const rows = [...byTool].sort((a, b) => b[1].length - a[1].length);
   const heads = ["Tool", "Server", "Calls", "Errors", "Repaired", ...LINES.map(([name]) => name), isGateway() ? "Server p95" : "Tool p95", isGateway() ? "Gateway p95" : "Overhead p95"];
-  return h(
-    "table",
-    null,
-    h("thead", null, h("tr", null, heads.map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
-    h("tbody", null, rows.map(([name, list]) => row(name, list))),
-  );
+  return [
+    h(
+      "table",
+      { key: "tools" },
+      h("thead", null, h("tr", null, heads.map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
+      h("tbody", null, rows.slice(0, LISTED).map(([name, list]) => row(name, list))),
+    ),
+    rows.length > LISTED && h("p", { class: "hint", key: "more" }, `${count(rows.length - LISTED)} more tools with fewer calls`),
+  ];
 }
 
 function row(name, list) {

@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { changed, count, get, kindOf, may, milliseconds, quantile, shortName, state } from "./store.js";
 import { approvals, audit } from "./inbox.js";
 
-const LISTED = 200;
+const LISTED = 100;
 const view = { form: { principal: "", scopes: "", roles: "" }, shown: null, problem: "", only: true, open: new Set() };
 let principals = [];
 let loadedAt = 0;

@@ -16,6 +16,9 @@ export const state = {
   argument: "",
   filter: "",
   paused: null,
+  // Counts seconds: what is costly to describe is described again once a second.
+  tick: 0,
+  toolByName: new Map(),
   inbox: { number: 0, open: 0 },
 };
 
@@ -63,6 +66,7 @@ export async function post(path, body) {
 /** Load what is offered, again after each change. */
 export async function loadOffers() {
   state.tools = await get("tools");
+  state.toolByName = new Map(state.tools.map((tool) => [tool.name, tool]));
   changed();
   state.offers = {
     resources: (await ask("resources/list")).resources,
@@ -213,6 +217,6 @@ export function count(value) {
 
 /** The last part of a tool's name, without toolbox and server. */
 export function shortName(call) {
-  const tool = state.tools.find((item) => item.name === call.name);
+  const tool = state.toolByName.get(call.name);
   return tool ? tool.tool : call.name;
 }

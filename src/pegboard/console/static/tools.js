@@ -1,5 +1,5 @@
 // The tools: a map by tokens and latency, a search that ranks as for a model, and a form that calls.
-import { h } from "./dom.js";
+import { h, memo } from "./dom.js";
 import { resultView } from "./call.js";
 import { initial, jsonField, objectFields } from "./form.js";
 import { changed, count, events, get, milliseconds, pageWidth, post, quantile, state } from "./store.js";
@@ -7,9 +7,10 @@ import { treemap } from "./treemap.js";
 
 const view = { query: "", found: null, forms: new Map(), asJson: false };
 let searching = 0;
+const drawn = {};
 
 export function toolsPage() {
-  const chosen = state.tools.find((tool) => tool.name === state.argument);
+  const chosen = state.toolByName.get(state.argument);
   if (!state.tools.length) return h("p", { class: "empty" }, "There are no tools yet. Add one to the board, or a server to the configuration.");
   return h(
     "div",
@@ -29,6 +30,10 @@ function latencies() {
 }
 
 function mapCard() {
+  return memo(drawn, [state.tick, state.tools, pageWidth(2)], describeMap);
+}
+
+function describeMap() {
   const p95 = latencies();
   return h(
     "section",
@@ -52,7 +57,7 @@ function speed(value) {
 }
 
 function listCard(chosen) {
-  const listed = view.found ? view.found.map((name) => state.tools.find((tool) => tool.name === name)).filter(Boolean) : state.tools;
+  const listed = view.found ? view.found.map((name) => state.toolByName.get(name)).filter(Boolean) : state.tools;
   const shown = listed.slice(0, 200);
   return h(
     "section",
