@@ -20,6 +20,52 @@ Every buffer, queue and wait of Pegboard has a limit. Set them with `Limits`, on
 several processes share, give all of them the same limits.
 
 `scripts/limits_page.py` writes this page from the source.
+
+## Quotas
+A quota limits what one caller may use, over all endpoints and toolboxes of a server. The fields of `Limits` that end in `_per_caller` are the quota of
+everyone; `quotas` changes it for everyone, for anonymous callers, by role, and by principal:
+
+```python
+# examples/quotas.py
+board = Board(
+    "shop",
+    quotas=Quotas(
+        everyone=Quota(rate="600/minute", calls=32, tokens="2000000/day"),
+        anonymous=Quota(rate="60/minute"),
+        roles={"batch": Quota(rate="6000/minute", bytes="1GiB/hour")},
+        principals={"key:nightly": Quota(rate=None, tasks=5_000)},
+    ),
+)
+```
+
+In the file of a gateway: `"quotas": {"everyone": {"rate": "600/minute"}, "roles": {"batch": {"calls": 200}}}`. A changed file applies at once. The most
+specific quota that sets an amount decides: principal, role (of several, the largest), anonymous, everyone, `Limits`. None, or `null`, means no limit.
+
+| amount | limits |
+|---|---|
+| `rate` | requests per second, minute, hour or day: `"600/minute"` |
+| `bytes` | bytes of its requests per period: `"100MiB/minute"` |
+| `tokens` | tokens of the results of tools per period; counted afterwards, so one result may exceed it, and the next request waits |
+| `calls` | calls that run at the same time |
+| `streams` | open streams: subscriptions, WebSockets, streams of deprecated endpoints |
+| `sessions` | open sessions of legacy clients; a further one replaces the caller's own session that has been idle longest |
+| `tasks`, `task_bytes` | stored tasks, and the bytes of their requests and results (`taskBytes` in a file) |
+| `parked` | calls of a gateway that wait for an answer of the caller |
+
+- **Callers** are principals. An anonymous caller is its address, an IPv6 network of 64 bits being one caller; behind a proxy, set `--trusted-proxy`. Anonymous
+  callers on this machine are not counted.
+- **Rejections.** A request beyond a quota is rejected before its call begins, with 429, `Retry-After` and, for an amount per period, the fields `RateLimit-Policy`
+  and `RateLimit`. The JSON-RPC error has `data: {"reason": "rate", "retryAfter": 12}`. When less than a quarter of the requests is left, responses have the
+  field `RateLimit: "rate";r=12;t=45`. After 20 rejections in a second, further ones are sent up to one second later. A limit of the whole process answers 503.
+- **Defaults.** A server that other machines can reach (`--public`, or behind `--trusted-proxy`) applies `rate="12000/minute"`, `bytes="1GiB/minute"` and
+  `sessions=1000` to each caller. A server on loopback, or mounted in another application, applies only `Limits` and what you set.
+- **Several processes** with a common store share each quota: a process claims a part of it in the store, and more when it needs more, so no request waits for
+  the store except the first one of a caller. A caller that uses only one of *n* processes may use an *n*-th of a period's amount at once, and soon the whole
+  rate. Without the store, each process applies an *n*-th, and says so in its log; so do workers without a common store.
+- **Fairness.** Callers get threads, slots of servers behind a gateway and places in the queue of `ConcurrencyLimit` in turn, so a caller with many
+  waiting calls delays another by one. Of more than eight threads or slots, one caller leaves some to others.
+
+The middleware `RateLimit` and `ConcurrencyLimit` limit tools rather than callers: they run inside of a call, and their rejection is a result for the model.
 """
 FIXED = """
 ## Fixed limits
@@ -30,6 +76,12 @@ You cannot set these; the constants are in `src/pegboard/`.
 """
 CONSTANTS = (
     ("Connections that wait to be accepted", "server/http/listener.py", "BACKLOG"),
+    ("Accounts of callers that are kept; further callers share one", "accounts/accounts.py", "MAX_ACCOUNTS"),
+    ("Longest time that a rejection for a quota is held back", "accounts/account.py", "HELD_BACK_SECONDS"),
+    ("Time that the first request of a caller waits for its share", "accounts/stored_shares.py", "CLAIM_SECONDS"),
+    ("Pause after a share could not be increased", "accounts/stored_shares.py", "RETRY_SECONDS"),
+    ("Callers whose shares are claimed at once", "accounts/stored_shares.py", "CLAIMS"),
+    ("Slots that a caller may hold for each one that is free", "fair_slots.py", "SHARE"),
     ("Length of a token of a caller", "auth/request_credentials.py", "TOKEN_BYTES"),
     ("Tokens whose verification is remembered", "server/http/authenticated_endpoint.py", "_REMEMBERED"),
     ("Keys in the key set of an issuer", "auth/issuer_keys.py", "MAX_KEYS"),

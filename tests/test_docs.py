@@ -36,6 +36,7 @@ DOCUMENTS = [
         "testing",
         "security",
         "rules",
+        "limits",
     )
 ]
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

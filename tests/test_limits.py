@@ -125,7 +125,7 @@ async def test_a_client_bounds_the_questions_of_a_legacy_server(limits: Limits |
 @pytest.mark.parametrize(
     ("limits", "problem"),
     [
-        (Limits(parked_per_caller=0), "Too many calls are waiting for answers"),
+        (Limits(parked=0), "Too many calls are waiting for answers"),
         (Limits(questions=0), ""),
         (Limits(server_message_bytes=100), ""),
         (None, None),

@@ -47,6 +47,8 @@ _HOMES = {
     "Pattern": "pegboard.schema.types.constraints",
     "PegboardError": "pegboard.errors",
     "Principal": "pegboard.auth.principal",
+    "Quota": "pegboard.accounts.quota",
+    "Quotas": "pegboard.accounts.quota",
     "Range": "pegboard.schema.types.constraints",
     "Refusal": "pegboard.errors",
     "Request": "pegboard.tools.message",

@@ -1,3 +1,5 @@
+from pegboard.accounts.quota import Quota as Quota
+from pegboard.accounts.quota import Quotas as Quotas
 from pegboard.argument_problems import ParseError as ParseError
 from pegboard.argument_problems import ParseWarning as ParseWarning
 from pegboard.asking.questions import Accepted as Accepted

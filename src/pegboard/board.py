@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal, TypeVar, Unpack, get_args
 
+from pegboard.accounts.accounts import Accounts
+from pegboard.accounts.quota import Quotas
 from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.rounds import UsedTickets
 from pegboard.auth.auth import Auth
@@ -41,6 +43,7 @@ from pegboard.hooks.middleware import Middleware, check_kinds, check_middleware
 from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
+from pegboard.middleware.limits.token_meter import TokenMeter
 from pegboard.protocol.json_values import objects_in
 from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
@@ -88,6 +91,7 @@ class Board(GroupedRegistry, Hosted):
         repair_notes: RepairNotes = "text",
         auth: Auth | None = None,
         limits: Limits | None = None,
+        quotas: Quotas | None = None,
         page_size: int = 1000,
         ttl_ms: int = 0,
         rules: Iterable[Rule | Mapping[str, Json]] = (),
@@ -108,6 +112,7 @@ class Board(GroupedRegistry, Hosted):
             "meta" in `_meta` alone, "off" nowhere.
         auth: which credentials callers need over HTTP (docs/security.md); without it, all callers are anonymous.
         limits: sizes, counts and times (docs/limits.md).
+        quotas: what each caller may use: for everyone, by role, by principal (docs/limits.md#quotas).
         page_size: items on one page of a list.
         ttl_ms: how long clients may cache the lists, in milliseconds; with 0 they request them each time.
         rules: what each caller may see and use (docs/rules.md); without rules, everything.
@@ -123,6 +128,7 @@ class Board(GroupedRegistry, Hosted):
         self.version = str(version)
         self.auth = auth
         self.limits = limits or Limits()
+        self.accounts = Accounts(self.limits, quotas)
         self.debug_mode = self._debug_mode = DebugMode(on=debug)
         self.tools = ToolCatalog()
         self.resources = ResourceCatalog()
@@ -194,7 +200,7 @@ class Board(GroupedRegistry, Hosted):
             self._visible.filter_for,
         )
         records = MemoryRecords()
-        self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits), self.limits)
+        self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits, accounts=self.accounts), self.limits)
         self._used_tickets = UsedTickets(
             records,
             self.limits.used_tickets,
@@ -204,6 +210,8 @@ class Board(GroupedRegistry, Hosted):
         self._preconditions = partial(
             add_preconditions, tickets=call_resources.tickets, used_tickets=self._used_tickets
         )
+        if self.accounts.counts_tokens:
+            self.use(TokenMeter(self.accounts))
         self._feed: ChangeFeed | None = None
         self.approvals = Approvals(name, self.limits, find_audit=lambda: self.audit)
         self._owns_approvals = True
@@ -542,6 +550,10 @@ class Board(GroupedRegistry, Hosted):
         return self._preconditions(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
+
+    def _use_accounts(self, accounts: Accounts) -> None:
+        """Count callers in the accounts of a gateway that this board is part of."""
+        self.accounts = self._tasks.store.accounts = accounts
 
     async def start(self, shared: SharedStore | None = None) -> None:
         """Prepare for calls; calling it twice has no effect.

@@ -553,13 +553,13 @@ class Subscribed(Struct, frozen=True):
     changes: the changes of the board.
     filter: the changes that the caller asked for.
     visible: those that it may be notified of; None for all.
-    owner: the id of the principal that the subscription counts for.
+    account: the account that the subscription counts for.
     """
 
     changes: ChangeSource
     filter: ChangeFilter
     visible: SubscriberChanges | None = None
-    owner: str = ""
+    account: str = ""
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
 

@@ -11,6 +11,7 @@ PegboardError
 │   │   └── ResourceNotFound    -32602  no resource has this URI (-32002 before 2026-07-28)
 │   ├── InternalFailure         -32603  our fault; the log has the text under an id
 │   │   └── Busy                -32603  a limit is reached; retry later
+│   │       ├── QuotaExceeded   -32603  the caller uses more than its quota; retry later
 │   │       └── StoreDown       -32603  the store cannot be reached or written; retry later
 │   ├── HeaderMismatch          -32020  the HTTP headers and the body disagree
 │   ├── MissingCapability       -32021  the client did not declare what the call needs
@@ -74,6 +75,7 @@ __all__ = [
     "ParseFailure",
     "PegboardError",
     "QuestionFailed",
+    "QuotaExceeded",
     "Refusal",
     "ResourceNotFound",
     "ResponseTimeout",
@@ -173,6 +175,35 @@ class Busy(InternalFailure):
     """A limit of the server is reached; the client can retry later."""
 
     status = 503
+
+
+class QuotaExceeded(Busy):
+    """The caller uses more than its quota.
+
+    message: what is exceeded, and when to retry.
+    reason: the exceeded amount, such as `rate` or `calls`.
+    retry_after: the number of seconds after which the client can retry.
+    policy: for an amount per period, the amount and the seconds of the period.
+    """
+
+    status = 429
+
+    def __init__(self, message: str, reason: str, retry_after: int, policy: tuple[int, int] | None = None) -> None:
+        super().__init__(message, {"reason": reason, "retryAfter": retry_after}, retry_after=retry_after)
+        self.reason = reason
+        self.policy = policy
+
+    @property
+    def http_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Retry-After, and the fields of RateLimit for an amount per period."""
+        if self.policy is None:
+            return super().http_headers
+        name = self.reason.encode()
+        return (
+            *super().http_headers,
+            (b"ratelimit-policy", b'"%b";q=%d;w=%d' % (name, *self.policy)),
+            (b"ratelimit", b'"%b";r=0;t=%d' % (name, self.retry_after or 0)),
+        )
 
 
 class StoreDown(Busy):

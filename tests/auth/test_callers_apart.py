@@ -205,8 +205,8 @@ async def test_the_running_calls_of_one_principal_leave_room_for_those_of_others
         ]
         await until(lambda: running == 2)
         refused = await ask(site, "tools/call", "ann-again", path, name="wait", arguments={})
-        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        assert "2 calls of this principal are already running" in refused.json["error"]["message"]
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        assert "2 calls at the same time for one caller" in refused.json["error"]["message"]
         assert text(await ask(site, "tools/call", "bob", path, name="answer", arguments={})) == "answered"
         ended.set()
         assert [text(await one) for one in waiting] == ["waited", "waited"]
@@ -227,7 +227,7 @@ async def test_the_subscriptions_of_one_principal_leave_room_for_those_of_others
         opened = [await listen(site, token) for token in ("ann", "ann-again", "ann", "bob")]
         for _, writer in opened:
             writer.transport.abort()
-        assert [head.split()[1] for head, _ in opened] == [b"200", b"200", b"503", b"200"]
+        assert [head.split()[1] for head, _ in opened] == [b"200", b"200", b"429", b"200"]
 
 
 # -- a gateway ---------------------------------------------------------------------------------------------------------

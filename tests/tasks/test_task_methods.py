@@ -623,7 +623,7 @@ async def test_a_principal_that_has_too_many_tasks_gets_no_more_and_others_do() 
 
 
 async def test_a_result_that_exceeds_the_remaining_space_fails_its_task() -> None:
-    board = Board("t", limits=Limits(task_bytes_per_caller=5000))
+    board = Board("t", limits=Limits(task_bytes=5000))
 
     @board.tool(task="optional")
     async def say(size: int) -> str:
@@ -639,7 +639,7 @@ async def test_a_result_that_exceeds_the_remaining_space_fails_its_task() -> Non
 
 
 async def test_the_requests_of_running_tasks_take_room_until_their_work_has_ended() -> None:
-    board, go = Board("t", limits=Limits(task_bytes_per_caller=10_000)), asyncio.Event()
+    board, go = Board("t", limits=Limits(task_bytes=10_000)), asyncio.Event()
 
     @board.tool(task="required")
     async def keep(text: str) -> int:

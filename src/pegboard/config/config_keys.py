@@ -7,6 +7,7 @@ from typing import Final
 
 from pegboard.call import Json
 from pegboard.config.inbound_auth import AUTH
+from pegboard.config.quota_keys import QUOTA, QUOTAS
 from pegboard.config.rule_keys import RULES
 from pegboard.config.value_types import (
     AnyValue,
@@ -308,6 +309,7 @@ ROOT: Final = ObjectValue(
             "where users' credentials for servers are kept",
         ),
         "rules": ObjectField("rules", RULES, "what each caller may see and use; the first rule that matches decides"),
+        "quotas": ObjectField("quotas", QUOTAS, "what each caller may use: requests, calls, bytes, tokens and more"),
         "toolboxes": ObjectField(
             "toolboxes",
             MapValue(TOOLBOX, "an object of toolboxes by name", "Configuration must have a 'toolboxes' object"),
@@ -329,12 +331,22 @@ def build_schema() -> dict[str, Json]:
     root = ROOT.schema()
     toolboxes = {"additionalProperties": {"$ref": "#/$defs/toolbox"}, "propertyNames": name}
     _extend_property(root, "toolboxes", toolboxes)
+    _extend_property(root, "quotas", _quotas_schema())
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of a Pegboard gateway",
         **root,
-        "$defs": {"toolbox": toolbox, "server": server},
+        "$defs": {"toolbox": toolbox, "server": server, "quota": QUOTA.schema()},
     }
+
+
+def _quotas_schema() -> dict[str, Json]:
+    """The schema of quotas, with one definition of a quota."""
+    quota: dict[str, Json] = {"$ref": "#/$defs/quota"}
+    several: dict[str, Json] = {"type": "object", "additionalProperties": quota}
+    kinds = {"everyone": quota, "anonymous": quota, "roles": several, "principals": several}
+    properties = {name: {**kinds[name], "description": field.about} for name, field in QUOTAS.fields.items()}
+    return {**QUOTAS.schema(), "properties": properties}
 
 
 def _extend_property(schema: dict[str, Json], name: str, keywords: Mapping[str, Json]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from pegboard.accounts.quota import Quotas
 from pegboard.call import Json
 from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
 from pegboard.config.config_keys import ROOT, SERVER
@@ -248,6 +249,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True):
     auth: InboundAuthConfig | None = None
     rules: tuple[Rule, ...] = ()
     vault_key: str = ""
+    quotas: Quotas = Quotas()
     warnings: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from pegboard.accounts.accounts import account_name
 from pegboard.call import Json
 from pegboard.server.exchange.subscribers import Subscriber
 from pegboard.server.hosting import Hosted
@@ -61,7 +62,7 @@ def _session(session: Session, idle: float) -> dict[str, Json]:
 
 def _subscription(subscriber: Subscriber) -> Json:
     return {
-        "principal": subscriber.owner,
+        "principal": account_name(subscriber.account),
         "receives": subscriber.granted,
         "position": subscriber.after,
         "behind": max(0, subscriber.changes.last - subscriber.after),

@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from pegboard import __version__
+from pegboard.accounts.accounts import Accounts
+from pegboard.accounts.quota import Quotas
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.auth import Auth
 from pegboard.background_tasks import OwnedTasks, end_tasks
@@ -56,6 +58,7 @@ from pegboard.gateway.withheld import withhold
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import AuditSink
+from pegboard.middleware.limits.token_meter import TokenMeter
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -87,6 +90,7 @@ class Gateway(Hosted):
         mode: Mode | None = None,
         watch: bool = False,
         limits: Limits | None = None,
+        quotas: Quotas | None = None,
         environ: Mapping[str, str] | None = None,
         boards: Mapping[str, InProcessServer] | None = None,
         logins: Logins | None = None,
@@ -99,6 +103,7 @@ class Gateway(Hosted):
         mode: which tools clients see, in place of the mode in the file.
         watch: reload the file when it changes.
         limits: sizes, counts and times (docs/limits.md).
+        quotas: what each caller may use, in place of the `quotas` in the file.
         environ: the variables that the file can refer to; without it, those of this process.
         boards: boards of this process, by the names that entries of kind `board` use.
         logins: how servers are logged in to.
@@ -118,13 +123,16 @@ class Gateway(Hosted):
         self._redaction = LogRedaction()
         self._redaction.learn(self.config.secrets)
         self.limits = limits or Limits()
+        self._own_quotas = quotas
+        self.accounts = Accounts(self.limits, quotas or self.config.quotas)
+        self._token_meter = TokenMeter(self.accounts)
         self._own_auth = auth is not None
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._watches = watch
         self._tasks = OwnedTasks()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
-        self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits)
+        self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits, self.accounts)
         self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
         self._users = UserAccess(
@@ -143,7 +151,14 @@ class Gateway(Hosted):
         self.approvals = Approvals(self.config.name, self.limits, find_audit=lambda: self.audit)
         self._scanner = Scanner()
         self._main = GatewayEndpoint(
-            MAIN, self.config, self.config.toolboxes, self.limits, self._forwarder, self._follow, self.approvals
+            MAIN,
+            self.config,
+            self.config.toolboxes,
+            self.limits,
+            self._forwarder,
+            self._follow,
+            self.approvals,
+            self.accounts,
         )
         self._toolboxes: dict[str, GatewayEndpoint] = {}
         self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
@@ -339,6 +354,8 @@ class Gateway(Hosted):
             await self._users.start(config, self._shared)
         auth = None if config.auth is None or config.auth == self.config.auth else config.auth.make()
         self._detach()
+        if self._own_quotas is None:
+            self.accounts.configure(config.quotas)
         before = self.config.auth
         self.config, self._pins, self._made = config, pins, made
         ended = self._apply_config(config, frozenset(changes.changed))
@@ -457,7 +474,7 @@ class Gateway(Hosted):
             endpoint.reconfigure(config, {name: toolbox})
             return
         endpoint = self._toolboxes[name] = GatewayEndpoint(
-            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow, self.approvals
+            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow, self.approvals, self.accounts
         )
         for middleware, scope in self._used:
             endpoint.board.use(*middleware, **scope)
@@ -568,11 +585,15 @@ class Gateway(Hosted):
 
     def _attach(self) -> None:
         for endpoint in self.endpoints:
+            if self.accounts.counts_tokens:
+                endpoint.board.use(self._token_meter)
             for middleware, toolbox in self._made.shared:
                 endpoint.board.use(middleware, toolbox=toolbox)
 
     def _detach(self) -> None:
         for endpoint in self.endpoints:
+            if self.accounts.counts_tokens:
+                endpoint.board.unuse(self._token_meter)
             for middleware, _ in self._made.shared:
                 endpoint.board.unuse(middleware)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from pegboard import __version__
+from pegboard.accounts.accounts import Accounts
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.principal import Principal
 from pegboard.board import Board
@@ -72,10 +73,12 @@ class GatewayEndpoint:
         forwarder: Forwarder,
         follow: Callable[[GatewayEndpoint, Downstream, frozenset[str]], None],
         approvals: Approvals,
+        accounts: Accounts,
     ) -> None:
         self._name = name
         self.board = Board(config.name if name == MAIN else f"{config.name}/{name}", version=__version__, limits=limits)
         self.board._use_approvals(approvals)
+        self.board._use_accounts(accounts)
         self._dispatch = self.board.handler
         self._served: frozenset[str] = frozenset()
         self._forwarder = forwarder

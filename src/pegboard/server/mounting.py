@@ -23,6 +23,7 @@ from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
+from pegboard.server.http.addressed_endpoint import AddressedEndpoint
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard
 from pegboard.server.serving_options import MountOptions
@@ -158,10 +159,11 @@ def mount(
             shared=shared,
             parts=served.readiness,
             on_session_end=served.end_session,
+            accounts=served.accounts,
         )
         served.endpoints_served.add(endpoint)
         if served.auth is None:
-            return endpoint
+            return AddressedEndpoint(endpoint, guard) if served.accounts.by_address else endpoint
         check_keys(served.auth, shared, 'asgi(store="sqlite:PATH")')
         return AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
 

@@ -20,6 +20,7 @@ from pegboard.logs.log_lines import announce_lines
 from pegboard.logs.watchdog import Watchdog
 from pegboard.server.debugging import set_up_debug
 from pegboard.server.endpoint_names import read_endpoint_names
+from pegboard.server.http.addressed_endpoint import AddressedEndpoint
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server, WorkerSockets
@@ -152,9 +153,14 @@ def started_by_client() -> bool:
 # -- HTTP ------------------------------------------------------------------------------------------------------------
 
 
+def _is_public(options: ServingOptions) -> bool:
+    """Whether other machines can reach the server."""
+    return options["uds"] is None and not is_loopback(options["host"])
+
+
 def _check(served: ServedApp, options: ServingOptions) -> None:
     host, port, prefix = options["host"], options["port"], options["path_prefix"]
-    public = options["uds"] is None and not is_loopback(host)
+    public = _is_public(options)
     if public and not options["public"]:
         raise SetupError(
             f"--host {host} is reachable from other machines; add --public to allow that, or omit --host to stay on this "
@@ -308,6 +314,10 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
     guard = Guard(hosts=options["allow_host"], origins=options["cors"], proxies=options["trusted_proxy"])
     prefix = options["path_prefix"].rstrip("/")
     legacy = _legacy_mode(options, shared)
+    if _is_public(options) or options["trusted_proxy"]:
+        served.accounts.open_to_network()
+    if shared is None:
+        served.accounts.divide(options["workers"])
     main = HttpEndpoint(
         served.handler,
         served.info,
@@ -323,6 +333,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         metrics=served.metrics,
         routes=served.routes,
         on_session_end=served.end_session,
+        accounts=served.accounts,
     )
 
     def make(name: str, handler: Handler) -> HttpEndpoint:
@@ -338,6 +349,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
             legacy=legacy,
             shared=None if shared is None else namespaced(shared, path),
             on_session_end=served.end_session,
+            accounts=served.accounts,
         )
         served.endpoints_served.add(endpoint)
         return endpoint
@@ -349,6 +361,8 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
     if served.auth is not None:
         check_keys(served.auth, shared, "--store sqlite:PATH")
         endpoint = AuthenticatedEndpoint(endpoint, served.auth, guard, str(served.info["name"]))
+    elif served.accounts.by_address:
+        endpoint = AddressedEndpoint(endpoint, guard)
     return endpoint
 
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
+from pegboard.accounts.accounts import Accounts
+from pegboard.accounts.stored_shares import StoredShares
 from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
 from pegboard.execution.debug_mode import DebugMode
@@ -31,6 +33,7 @@ class ServedApp(ABC):
     """
 
     limits: Limits
+    accounts: Accounts
     auth: Auth | None = None
     debug_mode: DebugMode | None = None
     places: Mapping[str, Handler] | None
@@ -90,11 +93,14 @@ async def open_shared_store(address: str, served: ServedApp) -> AsyncIterator[Sh
         return
     await store.start()
     shared = SharedStore(store, Cluster(store, served.limits))
+    shares = StoredShares(served.accounts, shared)
     try:
         await shared.cluster.start()
+        shares.start()
         await served.start(shared)
         yield shared
     finally:
+        await shares.close()
         await shared.cluster.close()
         await store.close()
 

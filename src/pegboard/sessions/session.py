@@ -158,6 +158,7 @@ class Session:
         "_uris",
         "caller",
         "calls",
+        "counted",
         "heard",
         "listeners",
         "saved",
@@ -179,6 +180,8 @@ class Session:
         self.saved = math.inf if cluster is None else now
         self.stale = False
         self.version = 0
+        # The account that it counts for.
+        self.counted = ""
         # None: accepted, but not started.
         self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
         # The newest one receives; `heard` is the last change received when there is none.

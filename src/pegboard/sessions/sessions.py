@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from heapq import nsmallest
 from typing import Any, Final
 
+from pegboard.accounts.accounts import Accounts
 from pegboard.background_tasks import OwnedTasks
 from pegboard.call import Caller
 from pegboard.errors import Busy, SessionNotFound, StoreDown
@@ -43,8 +44,10 @@ class Sessions:
         clock: Callable[[], float] = time.monotonic,
         logs: Logs | None = None,
         on_end: OnSessionEnd | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self._limits = limits
+        self._accounts = Accounts(limits) if accounts is None else accounts
         self._clock = clock
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
         self._on_end = on_end
@@ -80,7 +83,27 @@ class Sessions:
         """A new session; if there are too many, the longest idle one of the principal with the most is dropped."""
         now = self._clock()
         # "globally unique and cryptographically secure" (2025-11-25, Session Management)
-        return self._take_in(make_caller(secrets.token_hex(16)), now)
+        caller = make_caller(secrets.token_hex(16))
+        account = self._accounts.of(caller)
+        if account is None:
+            return self._take_in(caller, now)
+        if not account.take("sessions") and not (self._drop_idle_of(account.key) and account.take("sessions")):
+            raise account.exceeded("sessions")
+        try:
+            session = self._take_in(caller, now)
+        except Busy:
+            account.give_back("sessions")
+            raise
+        session.counted = account.key
+        return session
+
+    def _drop_idle_of(self, account: str) -> bool:
+        """Drop the longest idle session of a caller; False if all of them are in use."""
+        idle = [session for session in self._open.values() if session.counted == account and session.idle]
+        if not idle:
+            return False
+        self._drop(min(idle, key=lambda session: session.touched), self._clock())
+        return True
 
     async def enter(self, session: Session) -> None:
         """Store a new session, before its client learns its id."""
@@ -207,14 +230,21 @@ class Sessions:
             return -counts[session.caller.principal.id], session.touched
 
         for session in nsmallest(max(1, self._limits.sessions // 100), idle, key=order):
-            self.close(session)
-            if self._records is not None:
-                # Otherwise clients that open sessions and leave could fill a store.
-                self._spawn(self._records.retire(session.caller.session, now - session.touched))
+            self._drop(session, now)
+
+    def _drop(self, session: Session, now: float) -> None:
+        self.close(session)
+        if self._records is not None:
+            # Otherwise clients that open sessions and leave could fill a store.
+            self._spawn(self._records.retire(session.caller.session, now - session.touched))
 
     def _forget(self, session: Session) -> None:
         if self._open.pop(session.caller.session, None) is not None and self._cluster is not None:
             self._by_digest.pop(digest(session.caller.session), None)
+        if session.counted:
+            account, session.counted = self._accounts.find(session.counted), ""
+            if account is not None:
+                account.give_back("sessions")
         for listener in session.listeners:
             listener.end()
 

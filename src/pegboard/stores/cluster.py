@@ -191,14 +191,16 @@ class Cluster:
 
     async def is_alive(self, worker: str) -> bool:
         """Whether that process is alive; the answer may be up to half a second old."""
-        if worker == self.me:
-            return True
+        return worker == self.me or worker in await self.members()
+
+    async def members(self) -> frozenset[str]:
+        """All live processes; the answer may be up to half a second old."""
         seen, living = self._living
         now = self._clock()
         if now - seen > _CACHED_SECONDS:
-            living = frozenset(await self._workers.living())
+            living = frozenset(await self._workers.living()) | {self.me}
             self._living = now, living
-        return worker in living
+        return living
 
     async def send_to(self, worker: str, kind: str, payload: bytes) -> bool:
         """Send a message to one process; False if it is not alive."""

@@ -244,7 +244,7 @@ class ListenMethod(Struct, eq=False):
                 uris=self._bound(wanted.resource_subscriptions) if resources else frozenset(),
             ),
             self.filter_for(call.caller.principal),
-            call.caller.principal.id,
+            call.caller.account,
         )
 
     def _bound(self, uris: Sequence[str]) -> frozenset[str]:

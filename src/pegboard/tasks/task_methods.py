@@ -40,7 +40,7 @@ class TaskMethods:
 
     def __init__(self, catalog: ToolCatalog, store: TaskStore, limits: Limits) -> None:
         self._catalog = catalog
-        self._store = store
+        self.store = store
         self._limits = limits
         # Until their work has ended; the record may end earlier.
         self._runs: dict[str, TaskRun] = {}
@@ -54,7 +54,7 @@ class TaskMethods:
     def share(self, shared: SharedStore) -> None:
         """Keep tasks in this store, which other processes share."""
         self._cluster = shared.cluster
-        self._store.use_store(shared.store.records, shared.cluster.me)
+        self.store.use_store(shared.store.records, shared.cluster.me)
         shared.cluster.on_message(_TASK, self._receive_command)
 
     def capabilities(self) -> Mapping[str, Json]:
@@ -87,7 +87,7 @@ class TaskMethods:
             await asyncio.wait({job.task for job in jobs}, timeout=_CLEANUP_SECONDS)
 
     def _start(self, call: Call, chain: Handler) -> TaskRun:
-        job = TaskRun(call, chain, self._store, self._limits.questions)
+        job = TaskRun(call, chain, self.store, self._limits.questions)
         self._runs[job.id] = job
         job.task.add_done_callback(lambda _: self._runs.pop(job.id, None))
         return job
@@ -131,19 +131,19 @@ class TaskMethods:
         return record, job
 
     def _offered(self) -> bool:
-        return len(self._store) > 0 or any(tool.task is not None for tool in self._catalog)
+        return len(self.store) > 0 or any(tool.task is not None for tool in self._catalog)
 
     # -- tasks of other processes ------------------------------------------------------------------------------------
 
     async def _read(self, task_id: str) -> TaskRecord | None:
         """The record of a task as stored; one whose process is gone has failed."""
-        record = await self._store.read(task_id)
+        record = await self.store.read(task_id)
         if record is None or record.status in ENDED or self._cluster is None:
             return record
         if task_id in self._runs or (record.owner != self._cluster.me and await self._cluster.is_alive(record.owner)):
             return record
         lost = InternalFailure("The server process that ran this task ended before the task did")
-        return await self._store.fail_orphan(task_id, lost.code, lost.message)
+        return await self.store.fail_orphan(task_id, lost.code, lost.message)
 
     async def _send_command(self, task_id: str, record: TaskRecord, answers: Mapping[str, Json] | None) -> None:
         if self._cluster is None:

@@ -49,7 +49,7 @@ class TaskRun:
         self.record: TaskRecord | None = None
         self._answer: Reply | Refusal | None = None
         self._name = call.name
-        self._principal = call.caller.principal.id
+        self._for = call.caller
         self._request_size = len(call.raw)
         self._caller: Channel = call.channel
         self._wants_progress = call.token is not None
@@ -88,7 +88,7 @@ class TaskRun:
         async with self._saving:
             if self.record is not None:
                 return
-            self.record = await self._store.create(self.id, self._principal, self._request_size)
+            self.record = await self._store.create(self.id, self._for, self._request_size)
         self._answer = TaskStarted(self.record.initial_task(self.id))
         # The connection ends with the reply.
         self._caller = NULL_CHANNEL
@@ -200,7 +200,7 @@ class TaskRun:
         else:
             result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
             size = len(msgspec.json.encode(result))
-            if self._store.has_capacity(self._principal, size):
+            if self._store.has_capacity(self.id, size):
                 self._mark("completed", None, {"resultType": "complete", **result})
             else:
                 self._fail(InternalFailure(f"The result has {size} bytes, more than the remaining space"))

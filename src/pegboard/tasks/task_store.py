@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
@@ -12,7 +11,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from pegboard.call import Json
+from pegboard.accounts.account import Account
+from pegboard.accounts.accounts import Accounts
+from pegboard.call import Caller, Json
 from pegboard.errors import LimitReached
 from pegboard.limits import Limits
 from pegboard.stores.store import Records
@@ -62,7 +63,7 @@ class TaskRecord(Struct, kw_only=True):
 class _TaskSlot(Struct):
     """The room that a task takes: its record, and its request while it runs."""
 
-    principal: str
+    account: Account | None
     until: float
     request_size: int
     size: int = 0
@@ -74,20 +75,26 @@ _decode = msgspec.json.Decoder(TaskRecord).decode
 
 
 class TaskStore:
-    """Keeps the records of tasks, each for `limits.task_seconds` from its creation, within limits per principal.
+    """Keeps the records of tasks, each for `limits.task_seconds` from its creation, within limits per caller.
 
-    The limits are those of this process, for the tasks created here.
+    The limits on all tasks are those of this process, for the tasks created here.
     """
 
-    def __init__(self, records: Records, limits: Limits, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        records: Records,
+        limits: Limits,
+        clock: Callable[[], float] = time.time,
+        accounts: Accounts | None = None,
+    ) -> None:
+        self.accounts = Accounts(limits) if accounts is None else accounts
         self._records = records
         self._limits = limits
         self._owner = ""
         self.clock = clock
         # All are kept equally long, so they expire in the order of creation.
         self._places: dict[str, _TaskSlot] = {}
-        self._counts: Counter[str] = Counter()
-        self._sizes: Counter[str] = Counter()
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -97,15 +104,15 @@ class TaskStore:
         self._records = records
         self._owner = owner
 
-    async def create(self, task_id: str, principal: str, request_size: int = 0) -> TaskRecord:
+    async def create(self, task_id: str, caller: Caller, request_size: int = 0) -> TaskRecord:
         """Begin the record of a task; LimitReached where there is no room for one more, or for its request."""
         now = self.clock()
         self._sweep(now)
-        limits = self._limits
+        limits, account = self._limits, self.accounts.of(caller)
         if (
             len(self._places) >= limits.tasks
-            or self._counts[principal] >= limits.tasks_per_caller
-            or self._capacity(principal) <= request_size
+            or not self._has_capacity(account, request_size + 1)
+            or (account is not None and not account.take("tasks"))
         ):
             raise LimitReached(
                 "There are too many tasks already, or their requests and results are too large: wait until some have ended",
@@ -113,11 +120,10 @@ class TaskStore:
                 retry_after=next((max(1.0, place.until - now) for place in self._places.values()), None),
             )
         record = TaskRecord(
-            principal=principal, created=now, updated=now, seconds=limits.task_seconds, owner=self._owner
+            principal=caller.principal.id, created=now, updated=now, seconds=limits.task_seconds, owner=self._owner
         )
-        self._places[task_id] = _TaskSlot(principal, now + limits.task_seconds, request_size)
-        self._counts[principal] += 1
-        self._sizes[principal] += request_size
+        self._places[task_id] = _TaskSlot(account, now + limits.task_seconds, request_size)
+        self._weigh(account, request_size)
         try:
             await self.save(task_id, record)
         except BaseException:
@@ -129,12 +135,13 @@ class TaskStore:
         """Count the request of a task no longer: its work has ended."""
         place = self._places.get(task_id)
         if place is not None:
-            self._sizes[place.principal] -= place.request_size
+            self._weigh(place.account, -place.request_size)
             place.request_size = 0
 
-    def has_capacity(self, principal: str, size: int) -> bool:
-        """Whether this many more bytes can be kept for a principal."""
-        return size <= self._capacity(principal)
+    def has_capacity(self, task_id: str, size: int) -> bool:
+        """Whether this many more bytes can be kept for a task."""
+        place = self._places.get(task_id)
+        return self._has_capacity(None if place is None else place.account, size)
 
     async def save(self, task_id: str, record: TaskRecord) -> bool:
         """Write the current record; False if another process wrote it because it considered this one dead."""
@@ -143,7 +150,7 @@ class TaskStore:
         if place is None or left <= 0:
             return True
         written = _encode(record)
-        self._sizes[place.principal] += len(written) - place.size
+        self._weigh(place.account, len(written) - place.size)
         place.size = len(written)
         version = await self._records.put(task_key(task_id), written, ttl=left, if_version=place.version)
         if version is None:
@@ -173,9 +180,14 @@ class TaskStore:
             return record
         return await self.read(task_id)
 
-    def _capacity(self, principal: str) -> int:
-        limits = self._limits
-        return min(limits.task_bytes - self._sizes.total(), limits.task_bytes_per_caller - self._sizes[principal])
+    def _has_capacity(self, account: Account | None, size: int) -> bool:
+        room = account is None or account.unclaimed or account.has_room("task_bytes", size)
+        return room and size <= self._limits.task_bytes - self._size
+
+    def _weigh(self, account: Account | None, more: int) -> None:
+        self._size += more
+        if account is not None:
+            account.held["task_bytes"] += more
 
     def _sweep(self, now: float) -> None:
         while self._places:
@@ -186,11 +198,9 @@ class TaskStore:
 
     def _leave(self, task_id: str) -> None:
         place = self._places.pop(task_id)
-        principal = place.principal
-        self._counts[principal] -= 1
-        self._sizes[principal] -= place.size + place.request_size
-        if not self._counts[principal]:
-            del self._counts[principal], self._sizes[principal]
+        self._weigh(place.account, -place.size - place.request_size)
+        if place.account is not None:
+            place.account.give_back("tasks")
 
 
 def task_key(task_id: str) -> str:

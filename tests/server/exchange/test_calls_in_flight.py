@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pegboard.errors import Busy
+from pegboard.errors import Busy, Refusal
 from pegboard.limits import Limits
 from pegboard.server.exchange.calls_in_flight import CallsInFlight
 
@@ -18,6 +18,7 @@ class Exchange:
 
     def __init__(self, *, streaming: bool = False) -> None:
         self.since = 0.0
+        self.account = ""
         self.streaming = streaming
         self.closing = False
         self.kept = 0
@@ -28,6 +29,13 @@ class Exchange:
 
     def end(self) -> None:
         self.ended = True
+
+    def refuse(self, refusal: Refusal) -> str:
+        return refusal.message
+
+    def end_cancelled(self) -> None: ...
+
+    def add_headers(self, headers: object) -> None: ...
 
 
 class Clock:

@@ -103,16 +103,19 @@ class HttpRejection(Exception):
         message = f"{name}: answered {self.status}" + (f", {text[:200]!r}" if text else "")
         if self.status in (401, 403):
             return Unauthorized(f"{message}. {WANTS_CREDENTIALS}", self.status, self._challenge)
+        wait = parse_retry_after(self._retry_after)
         if self.error is not None:
-            return refusal_of(self.error)
+            refusal = refusal_of(self.error)
+            refusal.retry_after = None if wait is None else int(wait)
+            return refusal
         if self.status in _BUSY:
-            return Unreachable(f"{message}. It is unavailable.", retry_after=parse_retry_after(self._retry_after))
+            return Unreachable(f"{message}. It is unavailable.", retry_after=wait)
         return MalformedMessage(f"{message} without an MCP message")
 
 
 def parse_retry_after(header: str) -> float | None:
     """The seconds of a Retry-After field; None if it is missing, or a date."""
-    return float(header) if header.isdecimal() and len(header) < 6 else None
+    return float(header) if header.isascii() and header.isdecimal() and len(header) < 6 else None
 
 
 async def read_rejection(response: Response, limits: Limits) -> HttpRejection:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pegboard.accounts.accounts import Accounts
 from pegboard.backoff import backoff
 from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.links.link import OutgoingRequest
@@ -69,9 +70,11 @@ _ASKABLE: Final = frozenset({"elicitation", "sampling", "roots"})
 class Forwarder:
     """Forwards requests for the gateway of that name; `parking_lot` holds those that wait for their callers."""
 
-    def __init__(self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits) -> None:
+    def __init__(
+        self, gateway: str, keys: Sequence[bytes], find: Find, limits: Limits, accounts: Accounts | None = None
+    ) -> None:
         self._limits = limits
-        self.parking_lot = ParkingLot(limits)
+        self.parking_lot = ParkingLot(limits, accounts)
         self._tickets = Tickets(keys, gateway, limits)
         self._tasks = RemoteTasks(keys, gateway, find)
         self._handover = Handover(self.parking_lot)

@@ -46,6 +46,7 @@ class ParkedCall:
         self._max_questions = max_questions
         self.id = secrets.token_hex(16)
         self.principal = call.caller.principal.id
+        self.account = call.caller.account or self.principal
         self.leg = 0
         self._waiting_caller: Call | None = call
         # A resuming caller may declare other capabilities; questions depend on those of the first request.

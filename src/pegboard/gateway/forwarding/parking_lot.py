@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from pegboard.accounts.accounts import Accounts
 from pegboard.background_tasks import OwnedTasks
 from pegboard.call import Call, Question
 from pegboard.errors import InvalidParams, LimitReached
@@ -29,13 +30,13 @@ class ParkingLot:
     """Keeps each parked call until its caller resumes it, up to limits in time and number.
 
     A call that is not resumed in time, or is parked when the gateway shuts down, is abandoned. If there are too many,
-    the one that has waited longest makes room: one of the same principal, or of the principal with the most, so that a
-    principal with many calls cannot displace those of others.
+    the one that has waited longest makes room: one of the same caller, or of the caller with the most, so that a
+    caller with many calls cannot displace those of others.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, accounts: Accounts | None = None) -> None:
         self._most = limits.parked
-        self._most_per_caller = limits.parked_per_caller
+        self._accounts = Accounts(limits) if accounts is None else accounts
         self._seconds = limits.parked_seconds
         self._places: dict[str, _ParkedSlot] = {}
         self._counts: Counter[str] = Counter()
@@ -62,27 +63,31 @@ class ParkingLot:
         """Park a call until it is resumed; raises LimitReached and abandons the call if there is no room."""
         place = self._places.pop(parked_call.id, None)
         if place is None:
-            if self._closed or not self._make_room(parked_call.principal):
+            if self._closed or not self._make_room(parked_call.account):
                 self._give_up(parked_call)
                 raise LimitReached("Too many calls are waiting for answers: try again soon", "parked", retry_after=1)
             place = _ParkedSlot(parked_call)
-            self._counts[parked_call.principal] += 1
+            self._counts[parked_call.account] += 1
         # In the order in which they began to wait.
         self._places[parked_call.id] = place
         place.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked_call)
 
-    def _make_room(self, principal: str) -> bool:
-        if self._counts[principal] >= self._most_per_caller:
-            return self._evict_oldest(principal)
-        if len(self._places) < self._most:
+    def _make_room(self, owner: str) -> bool:
+        """Make room for a call of this caller, and count it in its account."""
+        if len(self._places) >= self._most:
+            most = max(self._counts.values(), default=0)
+            fullest = owner if self._counts[owner] == most else self._counts.most_common(1)[0][0]
+            if not self._evict_oldest(fullest):
+                return False
+        account = self._accounts.named(owner)
+        if account is None or account.take("parked"):
             return True
-        most = max(self._counts.values())
-        return self._evict_oldest(principal if self._counts[principal] == most else self._counts.most_common(1)[0][0])
+        return self._evict_oldest(owner) and account.take("parked")
 
-    def _evict_oldest(self, principal: str) -> bool:
-        """Abandon the call of a principal that has waited longest; False if callers wait with all of them."""
+    def _evict_oldest(self, owner: str) -> bool:
+        """Abandon the call of a caller that has waited longest; False if callers wait with all of them."""
         for place in self._places.values():
-            if place.timer is not None and place.parked_call.principal == principal:
+            if place.timer is not None and place.parked_call.account == owner:
                 _log.warning("too many calls are waiting for answers of their callers; the oldest one is abandoned")
                 self.remove(place.parked_call)
                 self._give_up(place.parked_call)
@@ -118,9 +123,13 @@ class ParkingLot:
             return
         if place.timer is not None:
             place.timer.cancel()
-        self._counts[parked_call.principal] -= 1
-        if not self._counts[parked_call.principal]:
-            del self._counts[parked_call.principal]
+        owner = parked_call.account
+        self._counts[owner] -= 1
+        if not self._counts[owner]:
+            del self._counts[owner]
+        account = self._accounts.find(owner)
+        if account is not None:
+            account.give_back("parked")
 
     async def close(self) -> None:
         """Abandon all parked calls, and accept no more."""

@@ -41,7 +41,8 @@ Route: TypeAlias = Callable[[Head, bytes, Sink], EndpointResult]
 class EventAnswers:
     """The responses to one HTTP request, each sent when it is ready; kept alive until the last."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, account: str) -> None:
+        self.account = account
         self._line = EventLine(sink, numbered=True)
         self.since = 0.0
 
@@ -98,9 +99,9 @@ class SsePostEndpoint(Struct, eq=False):
             # The responses cannot be fetched later.
             sink.on_gone(task.cancel)
         sink.start(200, STREAM + extra)
-        events = EventAnswers(sink)
-        self.calls.follow(events)
+        events = EventAnswers(sink, access.account)
         try:
+            self.calls.follow(events)
             await self.stateless.serve(read_bodies(body, self.limits), stated, events, access)
         except Refusal as refusal:
             events.refuse(refusal)

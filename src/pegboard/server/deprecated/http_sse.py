@@ -101,6 +101,10 @@ class SseClient:
         return self.session.caller.version
 
     @property
+    def account(self) -> str:
+        return self.session.caller.account
+
+    @property
     def reads(self) -> bool:
         """Whether it is connected and reads its stream."""
         return self.line.open and not self.line.full
@@ -305,7 +309,7 @@ class HttpSse:
         handler = self._service.handler
         if call.method == SUBSCRIBE:
             handler = subscription_handler(handler, client.session, self._limits)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, call.caller.principal.id)
+        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, call.caller)
         if isinstance(served, asyncio.Task):
             client.run(request_id, served)
 

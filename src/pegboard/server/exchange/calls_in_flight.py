@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
+from pegboard.accounts.account import Account
+from pegboard.accounts.accounts import Accounts, CountedCaller
 from pegboard.call import Call
-from pegboard.errors import Busy
+from pegboard.errors import Busy, Refusal
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import announce_lines
+from pegboard.server.access import NO_ACCESS
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import LongRunning, shutting_down
 from pegboard.server.http.connections import LIGHT
@@ -53,10 +56,23 @@ def _called(task: asyncio.Task[Any]) -> str:
     return "a request"
 
 
+class RunningExchange(LongRunning, Protocol):
+    """The exchange of a call, as far as it can be rejected before the call begins."""
+
+    def refuse(self, refusal: Refusal) -> Any: ...
+
+    def end_cancelled(self) -> Any: ...
+
+    def add_headers(self, headers: tuple[tuple[bytes, bytes], ...]) -> None: ...
+
+
 class OpenStream(Protocol):
-    """An open stream without a call: it is kept alive, and ended at shutdown."""
+    """An open stream without a call: it is kept alive, and ended at shutdown; `account` is what it counts for."""
 
     since: float
+
+    @property
+    def account(self) -> str: ...
 
     def keep_alive(self) -> None: ...
 
@@ -75,8 +91,10 @@ class CallsInFlight:
         reap: Callable[[], object],
         loop: asyncio.AbstractEventLoop | None = None,
         later: Callable[[], object] = bool,
+        accounts: Accounts | None = None,
     ) -> None:
         self._limits = limits
+        self.accounts = Accounts(limits) if accounts is None else accounts
         self._reap = reap
         self._later = later
         self._given_loop = self._loop = loop
@@ -84,8 +102,6 @@ class CallsInFlight:
         # None: admitted, but not started.
         self.running: dict[LongRunning, asyncio.Task[Any] | None] = {}
         self.followers: set[OpenStream] = set()
-        # The waiting calls of each principal; those of anonymous callers are not counted, since they have nothing in common.
-        self._counts: Counter[str] = Counter()
         # The bytes left for further large requests.
         self._room = limits.call_bytes
         self.draining = False
@@ -109,27 +125,35 @@ class CallsInFlight:
         finally:
             self._room += counted
 
-    def _check_principal(self, principal: str) -> None:
-        if principal and self._counts[principal] >= self._limits.calls_per_caller:
-            most = self._limits.calls_per_caller
-            raise Busy(f"{most} calls of this principal are already running; try again later", retry_after=1)
-
-    def _count(self, principal: str, change: int) -> None:
-        self._counts[principal] += change
-        if not self._counts[principal]:
-            del self._counts[principal]
+    def charge(self, caller: CountedCaller, size: int) -> Awaitable[None] | None:
+        """Charge a request to its caller, whose quota may reject it now or when the result has been awaited."""
+        account = self.accounts.of(caller)
+        return None if account is None else account.enter(size)
 
     def run(
-        self, exchange: LongRunning, walk: Coroutine[Any, Any, T], size: int, principal: str = ""
+        self,
+        exchange: RunningExchange,
+        walk: Coroutine[Any, Any, T],
+        size: int,
+        caller: CountedCaller = NO_ACCESS,
+        account: Account | None = None,
     ) -> T | asyncio.Task[T]:
         """Run a call if there is room; returns its result, or its task if it is not done.
 
-        `size` is the size of its request, `principal` the id of the principal that it counts for.
+        `size` is the size of its request, and `caller` the caller that it counts for; `account` is the account of one whose
+        request was charged already.
         """
-        if self.draining or len(self.running) >= self._limits.calls or size > self._room or principal in self._counts:
+        if self.draining or len(self.running) >= self._limits.calls or size > self._room or caller.account:
             try:
                 self.check_room(size)
-                self._check_principal(principal)
+                if account is None and (account := self.accounts.of(caller)) is not None:
+                    pending = account.enter(size)
+                    if pending is not None:
+                        waiting = self._run_later(pending, exchange, walk, size, caller, account)
+                        return start(waiting, loop=asyncio.get_running_loop())
+                    headers = account.low_headers()
+                    if headers:
+                        exchange.add_headers(headers)
             except Busy:
                 walk.close()
                 raise
@@ -142,9 +166,10 @@ class CallsInFlight:
         self.running[exchange] = task
         # The task is passed as the default of `pop`, so the callback runs no function of ours.
         task.add_done_callback(partial(self.running.pop, exchange))
-        if principal:
-            self._count(principal, 1)
-            task.add_done_callback(lambda _: self._count(principal, -1))
+        if account is not None:
+            held = account
+            held.held["calls"] += 1
+            task.add_done_callback(lambda _: held.give_back("calls"))
         if size > LIGHT:
             self._room -= size
             task.add_done_callback(lambda _: self._free(size))
@@ -152,32 +177,70 @@ class CallsInFlight:
             self._start(loop)
         return task
 
+    async def _run_later(
+        self,
+        pending: Awaitable[None],
+        exchange: RunningExchange,
+        walk: Coroutine[Any, Any, T],
+        size: int,
+        caller: CountedCaller,
+        account: Account,
+    ) -> T:
+        """Run a call whose caller has to wait for its share, or for its rejection."""
+        try:
+            await pending
+            served = self.run(exchange, walk, size, caller, account)
+        except Refusal as refusal:
+            walk.close()
+            rejected: T = exchange.refuse(refusal)
+            return rejected
+        except asyncio.CancelledError:
+            walk.close()
+            ended: T = exchange.end_cancelled()
+            return ended
+        return await served if isinstance(served, asyncio.Task) else served
+
     def _free(self, size: int) -> None:
         self._room += size
 
-    def admit(self, exchange: LongRunning, principal: str = "") -> None:
+    async def admit_for(self, caller: CountedCaller, exchange: LongRunning, size: int) -> None:
+        """Admit a call of that size and charge it to its caller; `release_for` ends it."""
+        account = self.accounts.of(caller)
+        pending = None if account is None else account.enter(size)
+        if pending is not None:
+            await pending
+        self.admit(exchange)
+        if account is not None:
+            account.held["calls"] += 1
+
+    def release_for(self, caller: CountedCaller, exchange: LongRunning) -> None:
+        """An admitted call of that caller has ended."""
+        self.release(exchange)
+        account = self.accounts.of(caller)
+        if account is not None:
+            account.give_back("calls")
+
+    def admit(self, exchange: LongRunning) -> None:
         """Admit a call if there is room for one more; the caller must run it, and then release it."""
         if self.draining or len(self.running) >= self._limits.calls:
             self.check_room()
-        if principal:
-            self._check_principal(principal)
-            self._count(principal, 1)
         loop = self._given_loop or asyncio.get_running_loop()
         exchange.since = loop.time()
         self.running[exchange] = None
         if loop is not self._loop or not self._sweeping:
             self._start(loop)
 
-    def release(self, exchange: LongRunning, principal: str = "") -> None:
+    def release(self, exchange: LongRunning) -> None:
         """An admitted call has ended."""
         del self.running[exchange]
-        if principal:
-            self._count(principal, -1)
 
     def follow(self, subscriber: OpenStream) -> None:
         """Keep a stream alive until `forget` is called."""
         if self.draining:
             raise shutting_down()
+        account = self.accounts.named(subscriber.account)
+        if account is not None and not account.take("streams"):
+            raise account.exceeded("streams")
         loop = self._given_loop or asyncio.get_running_loop()
         subscriber.since = loop.time()
         self.followers.add(subscriber)
@@ -190,7 +253,11 @@ class CallsInFlight:
 
     def forget(self, subscriber: OpenStream) -> None:
         """Remove a stream that has ended."""
-        self.followers.discard(subscriber)
+        if subscriber in self.followers:
+            self.followers.discard(subscriber)
+            account = self.accounts.find(subscriber.account)
+            if account is not None:
+                account.give_back("streams")
 
     async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
         """Reject new calls, let the running ones finish, and cancel the rest when time is up."""

@@ -147,6 +147,10 @@ class HttpExchange(Struct, eq=False):
         body = jsonrpc.refusal(self._id, refusal, self._codec.code(refusal))
         return self._end(Answer(self._codec.status(refusal), body, headers=headers))
 
+    def add_headers(self, headers: Headers) -> None:
+        """Send the response with these headers as well."""
+        self._headers += headers
+
     def omit_header(self, name: bytes) -> None:
         """Send the response without this header, unless it has been sent."""
         self._headers = tuple(header for header in self._headers if header[0] != name)
@@ -205,6 +209,9 @@ class LineExchange(Struct, eq=False):
     def ended(self) -> bool:
         """Whether the call has its response, so that its id is free again, though its task may not be done yet."""
         return self._line is None
+
+    def add_headers(self, headers: Headers) -> None:
+        """Do nothing: the responses on a line have no headers."""
 
     async def emit(self, notice: Notification) -> None:
         """Send a notification between the responses of other calls."""

@@ -102,9 +102,9 @@ class Stateless:
                     DuplicateRequestId(f"The id {wanted.id!r} occurs twice in this batch: use another one"), wanted.id
                 )
             taken.add(wanted.id)
-            exchange, principal = answers.exchange(wanted.codec, wanted.id, wanted.ask), access.principal.id
+            exchange = answers.exchange(wanted.codec, wanted.id, wanted.ask)
             try:
-                self._calls.admit(exchange, principal)
+                await self._calls.admit_for(access, exchange, len(body))
             except Refusal as refusal:
                 raise with_request_id(refusal, wanted.id) from None
         except Refusal as refusal:
@@ -114,7 +114,7 @@ class Stateless:
         try:
             await run_call(wanted.handler, wanted.admitted.call(exchange), exchange)
         finally:
-            self._calls.release(exchange, principal)
+            self._calls.release_for(access, exchange)
 
     def _read(self, body: bytes, stated: Revision | None, access: Access) -> ReadRequest | None:
         """The request of a message; None if it is a notification, which has no effect here."""

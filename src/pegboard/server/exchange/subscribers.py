@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Final, Protocol
@@ -69,11 +69,11 @@ class Subscriber:
         "_subscription",
         "_uris",
         "_visible",
+        "account",
         "after",
         "changes",
         "idle",
         "lags",
-        "owner",
         "since",
         "weight",
     )  # fmt: skip
@@ -92,7 +92,7 @@ class Subscriber:
     ) -> None:
         self.changes = follow.changes
         self.after = follow.changes.last if after is None else after
-        self.owner = follow.owner
+        self.account = follow.account
         self._visible = follow.visible
         if self._visible is not None and self.after != follow.changes.last:
             self._visible.resume()
@@ -271,12 +271,8 @@ class Subscribers:
         limit: int,
         open_streams: OpenStreams | None = None,
         uri_bytes: int = 32 * 1024 * 1024,
-        most_per_caller: int = 1_000,
     ) -> None:
         self._limit = limit
-        self._most_per_caller = most_per_caller
-        # Of each principal; anonymous callers have nothing in common.
-        self._counts: Counter[str] = Counter()
         self._uri_bytes = uri_bytes
         self._weight = 0
         self._open_streams = open_streams
@@ -305,16 +301,11 @@ class Subscribers:
             raise shutting_down()
         if len(self._live) >= self._limit:
             raise Busy(f"{self._limit} clients are already subscribed to changes; try again later", retry_after=30)
-        owner = subscriber.owner
-        if owner and self._counts[owner] >= self._most_per_caller:
-            most = self._most_per_caller
-            raise Busy(f"{most} clients of this principal are already subscribed; try again later", retry_after=30)
         if subscriber.weight and self._weight + subscriber.weight > self._uri_bytes:
             raise Busy("Too many URIs are subscribed already; try again later, or subscribe to fewer", retry_after=30)
         if self._open_streams is not None:
             self._open_streams.follow(subscriber)
         self._live[subscriber] = None
-        self._counts[owner] += 1
         self._weight += subscriber.weight
         if subscriber.changes not in self._watched:
             self._watched[subscriber.changes] = subscriber.changes.watch(
@@ -335,9 +326,6 @@ class Subscribers:
         if subscriber not in self._live:
             return False
         del self._live[subscriber]
-        self._counts[subscriber.owner] -= 1
-        if not self._counts[subscriber.owner]:
-            del self._counts[subscriber.owner]
         self._weight -= subscriber.weight
         if self._open_streams is not None:
             self._open_streams.forget(subscriber)
@@ -422,7 +410,6 @@ class Subscribers:
         """The event loop may be a new one, as in tests; the subscribers of the previous loop ended with it."""
         self._rest()
         self._live.clear()
-        self._counts.clear()
         self._weight = 0
         self._lagging.clear()
         self._loop, self._round, self._again, self._ended = loop, None, False, False

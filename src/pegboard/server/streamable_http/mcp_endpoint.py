@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from pegboard.accounts.accounts import Accounts
 from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
@@ -93,7 +94,9 @@ class HttpEndpoint:
         metrics: Callable[[], str | None] | None = None,
         routes: Mapping[str, Route] | None = None,
         on_session_end: OnSessionEnd | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
+        accounts = Accounts(limits) if accounts is None else accounts
         self._authenticates = False
         self._readiness = Readiness(shared, parts)
         self._metrics = metrics
@@ -102,12 +105,12 @@ class HttpEndpoint:
         self._handler = handler
         self._limits = limits
         self._guard = guard
-        self.sessions = Sessions(limits, logs=None if store is None else store.logs, on_end=on_session_end)
-        self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__)
-        self.calls = self._calls.running
-        self.followers = Subscribers(
-            limits.subscribers, self._calls, limits.all_subscribed_uri_bytes, limits.subscribers_per_caller
+        self.sessions = Sessions(
+            limits, logs=None if store is None else store.logs, on_end=on_session_end, accounts=accounts
         )
+        self._calls = CallsInFlight(limits, self.sessions.reap, loop, self.sessions.__len__, accounts)
+        self.calls = self._calls.running
+        self.followers = Subscribers(limits.subscribers, self._calls, limits.all_subscribed_uri_bytes)
         service = Service(
             handler, info, limits, self.followers, "http", direct_methods=direct_methods, on_session_end=on_session_end
         )
@@ -252,7 +255,7 @@ class HttpEndpoint:
                 caller = access.bind(caller)
             call = plain.call(caller, exchange, head.headers)
             walk = run_call(self._handler, call, exchange)
-            served = self._calls.run(exchange, walk, len(body), caller.principal.id)
+            served = self._calls.run(exchange, walk, len(body), caller)
         except Refusal as refusal:
             if plain is not None:
                 refusal.request_id = plain.id
@@ -306,7 +309,7 @@ class HttpEndpoint:
         exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
         handler = listen_handler(self._handler, exchange, self._modern, self.followers) if listens else self._handler
         call = request.call(exchange, head.headers)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, caller.principal.id)
+        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, caller)
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
         # has got its response, the stream, which ends it.
         if isinstance(served, asyncio.Task) and not listens:

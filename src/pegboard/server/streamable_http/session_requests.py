@@ -9,7 +9,8 @@ from typing import Final
 
 from msgspec import UNSET, structs
 
-from pegboard.call import Call, Handler, Reply, RequestId
+from pegboard.accounts.account import Account
+from pegboard.call import Call, Caller, Handler, Reply, RequestId
 from pegboard.errors import InvalidRequest, Refusal, SessionRequired
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
@@ -121,11 +122,32 @@ class SessionRequests:
     def _initialize(self, post: PostHead, message: Message, request_id: RequestId, sink: Sink) -> EndpointResult:
         caller = post.access.bind(read_caller(message, "http"))
         self._calls.check_room()
+        # Charged before there is a session.
+        pending = self._calls.charge(caller, len(message.params))
+        if pending is None:
+            return self._open(post, caller, request_id, sink)
+        return self._open_later(pending, post, caller, request_id, sink)
+
+    async def _open_later(
+        self, pending: Awaitable[None], post: PostHead, caller: Caller, request_id: RequestId, sink: Sink
+    ) -> Answer | None:
+        try:
+            await pending
+            served = self._open(post, caller, request_id, sink)
+        except Refusal as refusal:
+            refusal.request_id = request_id
+            return error_response(refusal, post.extra)
+        return await served if isinstance(served, asyncio.Task) else served
+
+    def _open(
+        self, post: PostHead, caller: Caller, request_id: RequestId, sink: Sink
+    ) -> Answer | asyncio.Task[Answer | None] | None:
         session = self._sessions.open(lambda session_id: structs.replace(caller, session=session_id))
         self._calls.schedule_sweep()
         exchange = self._exchange(session, request_id, sink, (*post.extra, session.header), post.accepts)
         call = initialize_call(request_id, session.caller, exchange)
-        return self._run(call, request_id, exchange, sink, session, partial(self._open_session, exchange))
+        handler, account = partial(self._open_session, exchange), self._calls.accounts.of(caller)
+        return self._run(call, request_id, exchange, sink, session, handler, account)
 
     async def _open_session(self, exchange: SessionExchange, call: Call) -> Reply:
         """The response to `initialize`; the session is stored before its client learns its id."""
@@ -147,10 +169,11 @@ class SessionRequests:
         sink: Sink,
         session: Session,
         handler: Handler | None = None,
+        account: Account | None = None,
     ) -> Answer | asyncio.Task[Answer | None] | None:
-        """Run a call; while it waits, its session can cancel it."""
+        """Run a call; while it waits, its session can cancel it. `account` is one that it was charged to already."""
         walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
-        served = self._calls.run(exchange, walk, call.size, call.caller.principal.id)
+        served = self._calls.run(exchange, walk, call.size, call.caller, account)
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))
@@ -267,7 +290,7 @@ class SessionRequests:
             exchange = answers.exchange(self._codecs[session.caller.version], request_id, reject_question_in_batch)
             caller = access.bind(session.caller)
             call = admit_legacy(message, params, message.method, request_id, caller).call(exchange)
-            self._calls.admit(exchange, caller.principal.id)
+            await self._calls.admit_for(caller, exchange, len(body))
         except Refusal as refusal:
             answers.refuse(with_request_id(refusal, request_id))
             return
@@ -275,7 +298,7 @@ class SessionRequests:
         try:
             await run_call(self._handler_of(call, session), call, exchange)
         finally:
-            self._calls.release(exchange, caller.principal.id)
+            self._calls.release_for(caller, exchange)
             del session.calls[request_id]
 
     # -- GET and DELETE --------------------------------------------------------------------------------------------

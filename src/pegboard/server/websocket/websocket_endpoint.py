@@ -51,6 +51,8 @@ TRANSPORT: Final = "ws"
 _CALLER: Final = Caller(version=MODERN, transport=TRANSPORT)
 _GENERATORS: Final = frozenset({"generator", "async_generator"})
 _REMEMBERED: Final = 256
+# RFC 6455, the registry of close codes.
+_TRY_AGAIN_LATER: Final = 1013
 # Memory of a waiting message in addition to its bytes: text and binary.
 _TEXT_COST: Final = 41
 _BYTES_COST: Final = 225
@@ -83,11 +85,17 @@ class WebSocketEndpoint:
             )
         if self._calls.draining:
             return error_response(shutting_down(), allowed)
+        account = self._calls.accounts.of(head.access)
+        if account is not None and not account.unclaimed and not account.has_room("streams"):
+            return error_response(account.exceeded("streams"), allowed)
         return Upgrade(partial(self._open, head.access), take_over)
 
     def _open(self, access: Access, socket: MessageSocket) -> SocketHandler:
         socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread, access)
-        self._calls.follow(socket_handler)
+        try:
+            self._calls.follow(socket_handler)
+        except Refusal as refusal:
+            socket.close(_TRY_AGAIN_LATER, refusal.message)
         return socket_handler
 
 
@@ -104,6 +112,7 @@ class WebSocketConversation(Conversation):
     ) -> None:
         super().__init__(service, socket, asyncio.get_running_loop(), access)
         self.since = 0.0
+        self.account = access.account
         self._socket = socket
         self._calls = calls
         self._gone = False
@@ -175,7 +184,7 @@ class WebSocketConversation(Conversation):
         return self._held + sum(costs) + sum(map(len, self._waiting))
 
     def _run(self, exchange: LineExchange, walk: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None] | None:
-        task = self._calls.run(exchange, walk, size, self._access.principal.id)
+        task = self._calls.run(exchange, walk, size, self._access)
         return task if isinstance(task, asyncio.Task) else None
 
     def _weigh(self, size: int) -> None:
