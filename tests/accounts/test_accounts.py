@@ -144,8 +144,8 @@ def test_accounts_that_are_not_used_are_forgotten() -> None:
 
 
 def test_the_defaults_beyond_this_machine_are_generous_and_count_anonymous_callers() -> None:
+    assert not make().by_address
     accounts = make()
-    assert not accounts.by_address
     assert account_of(accounts).quota.rate is not PUBLIC.rate
     accounts.open_to_network()
     assert accounts.by_address

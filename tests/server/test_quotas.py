@@ -21,6 +21,8 @@ from tests.middleware.valkey import Valkey, valkey
 from tests.stores.store_urls import address
 from tests.waiting import SOON, until
 
+GREETING: dict[str, Any] = HELLO
+
 TOKENS = {
     "ann": Principal("ann"),
     "bob": Principal("bob"),
@@ -67,7 +69,7 @@ async def test_a_response_says_how_much_is_left_once_it_is_little() -> None:
 
 async def test_the_rate_holds_at_every_endpoint_together() -> None:
     async with serving(echo_board(everyone=Quota(rate="5/hour"))) as site:
-        opened = await site.ask("POST", "/mcp", *legacy_message("initialize", "ann", **HELLO))  # type: ignore[arg-type]
+        opened = await site.ask("POST", "/mcp", *legacy_message("initialize", "ann", **GREETING))
         session = opened.headers["mcp-session-id"]
         legacy = legacy_message("tools/call", "ann", session, name="echo", arguments={})
         assert (await site.ask("POST", "/mcp", *legacy)).status == 200
@@ -82,7 +84,7 @@ async def test_the_rate_holds_at_every_endpoint_together() -> None:
             await socket.send(body.decode())
             error = json.loads(await asyncio.wait_for(socket.recv(), SOON))["error"]
         assert error["data"]["reason"] == "rate"
-        assert (await site.ask("POST", "/mcp", *legacy_message("initialize", "ann", **HELLO))).status == 429
+        assert (await site.ask("POST", "/mcp", *legacy_message("initialize", "ann", **GREETING))).status == 429
 
 
 async def test_bytes_and_tokens_have_quotas_too() -> None:
@@ -124,7 +126,7 @@ async def test_sessions_of_a_caller_beyond_its_quota_replace_its_own_idle_ones()
     async with serving(echo_board(everyone=Quota(sessions=2))) as site:
 
         async def opened(token: str) -> str:
-            reply = await site.ask("POST", "/mcp", *legacy_message("initialize", token, **HELLO))
+            reply = await site.ask("POST", "/mcp", *legacy_message("initialize", token, **GREETING))
             assert reply.status == 200
             return reply.headers["mcp-session-id"]
 

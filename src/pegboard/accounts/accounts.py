@@ -25,7 +25,7 @@ Units: TypeAlias = Callable[[str, str, int], int]
 
 
 class CountedCaller(Protocol):
-    """Whoever sent a request, as far as accounts are concerned."""
+    """The sender of a request, as far as accounts are concerned."""
 
     @property
     def account(self) -> str: ...

@@ -29,7 +29,7 @@ _FLOW: Final = re.compile(r"([0-9]{1,16}) ?(?i:([KMG]i?B)?) ?/ ?(second|minute|h
 
 
 class FlowLimit(Struct, frozen=True):
-    """So much in so many seconds."""
+    """An amount, and the seconds that it is for."""
 
     amount: int
     seconds: int

@@ -8,7 +8,7 @@ would have to agree on.
 The first request of a caller claims an equal part for this process, and waits for the store. When the part is used up, the
 next request claims more: what is free, and otherwise the other processes are asked to return what they do not need. That
 happens at most once per second, and requests meanwhile are rejected. Units of an amount per period are returned with their
-debt, which whoever claims them takes over: what was used of them stays used. The claims of a process that is gone do not
+debt, which the next process that claims them takes over: what was used of them stays used. The claims of a process that is gone do not
 count. A process returns all units of a caller that has not been seen for a while.
 
 If the store cannot be reached, a process uses an equal part of each amount until it is back.
