@@ -8,8 +8,8 @@ would have to agree on.
 The first request of a caller claims an equal part for this process, and waits for the store. When the part is used up, the
 next request claims more: what is free, and otherwise the other processes are asked to return what they do not need. That
 happens at most once per second, and requests meanwhile are rejected. Units of an amount per period are returned with their
-debt, which the next process that claims them takes over: what was used of them stays used. The claims of a process that is gone do not
-count. A process returns all units of a caller that has not been seen for a while.
+debt, which the next process that claims them takes over: what was used of them stays used. The claims of a process that
+is gone do not count. A process returns all units of a caller that has not been seen for a while.
 
 If the store cannot be reached, a process uses an equal part of each amount until it is back.
 """
@@ -32,7 +32,7 @@ from pegboard.accounts.accounts import SWEEP_SECONDS, Accounts, divided
 from pegboard.accounts.quota import FLOWS, HELD, Quota
 from pegboard.errors import StoreDown
 from pegboard.stores.cluster import SharedStore
-from pegboard.stores.identifiers import digest
+from pegboard.stores.store import digest
 
 CLAIM_SECONDS: Final = 1.0
 """The longest time that a request waits for a claim."""
