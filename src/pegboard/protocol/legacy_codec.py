@@ -188,3 +188,8 @@ def _called(result: Mapping[str, Json], version: str, *, wrapped: bool) -> Mappi
     if isinstance(content, list):
         changed["content"] = blocks_for(version, content)
     return changed
+
+
+def legacy_codecs(info: Mapping[str, Json]) -> Mapping[str, LegacyCodec]:
+    """The codecs of all revisions with sessions, for a server with this name and version."""
+    return {version: LegacyCodec(version, info) for version in LEGACY}

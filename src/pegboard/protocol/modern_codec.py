@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -11,6 +12,7 @@ from pegboard.call import EncodedResult, Json, Notification, ProgressToken, Repl
 from pegboard.errors import HeaderMismatch, InvalidParams, Refusal, UnsupportedVersion
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import NOTHING
+from pegboard.protocol.legacy_codec import LegacyCodec
 from pegboard.protocol.params import PREFIX, read_meta, read_object
 from pegboard.protocol.revisions import LEGACY, LOG_LEVELS, MODERN, REVISIONS, SUPPORTED
 
@@ -99,3 +101,7 @@ class ModernCodec:
             return _encode({"resultType": "complete", **result, "_meta": meta})
         body = _encode(result)
         return self._open + (b"}" if body == b"{}" else b"," + body[1:])
+
+
+RevisionCodec: TypeAlias = ModernCodec | LegacyCodec
+"""Writes results, notices and errors of one revision."""

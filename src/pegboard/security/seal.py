@@ -14,7 +14,6 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -46,15 +45,6 @@ class _SealedValue(Struct, array_like=True, frozen=True):
 
 
 _decode = msgspec.msgpack.Decoder(_SealedValue).decode
-
-
-class _SealMethod(Protocol):
-    """One way to authenticate bytes with a key."""
-
-    def close(self, body: bytes) -> bytes: ...
-
-    def open(self, raw: bytes) -> bytes | None:
-        """The sealed body; None if it was not sealed with this key."""
 
 
 class _Signature:
@@ -111,7 +101,7 @@ class Seal:
         self._context = _encode((purpose, audience))
         self._keys = tuple(keys)
         self._secret = secret
-        self._made: tuple[_SealMethod, ...] | None = None
+        self._made: tuple[_Signature | _Cipher, ...] | None = None
 
     def prefer(self, key: bytes) -> None:
         """Seal with this key from now on; values sealed with the other keys still open."""
@@ -143,7 +133,7 @@ class Seal:
         value: object = msgspec.msgpack.decode(sealed.value)
         return value
 
-    def _locks(self) -> tuple[_SealMethod, ...]:
+    def _locks(self) -> tuple[_Signature | _Cipher, ...]:
         """One for each key, newest first, of the best kind available."""
         if self._made is None:
             kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature

@@ -25,12 +25,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.errors import SetupError
+from pegboard.server.http.listener import WorkerSockets
 
 _log = logging.getLogger("pegboard")
 
@@ -111,14 +112,6 @@ class _WorkerSlot(Struct, eq=False):
     failures: int = 0
 
 
-class SocketProvider(Protocol):
-    """What workers serve on, one for each slot."""
-
-    def open(self, place: int) -> None: ...
-
-    def give_up(self, place: int) -> None: ...
-
-
 class Overseer:
     """Keeps a number of workers running until it is stopped; each runs `work` in its slot, and ends within
     `end_seconds`."""
@@ -127,7 +120,7 @@ class Overseer:
         self,
         count: int,
         work: Callable[[int, WorkerControl], None],
-        doors: SocketProvider,
+        doors: WorkerSockets,
         *,
         end_seconds: float,
         on_ready: Callable[[], object],

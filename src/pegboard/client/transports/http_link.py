@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -46,21 +46,8 @@ _NO_POST = frozenset({400, 404, 405})
 _UNDECIDED = frozenset({401, 403, 407, 408, 429, 502, 503, 504})
 
 
-class EraTransport(Protocol):
-    """One HTTP transport to a server."""
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def mirrors(self) -> bool: ...
-
-    @property
-    def is_open(self) -> bool: ...
-
-    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]: ...
-
-    async def close(self) -> None: ...
+EraTransport: TypeAlias = ModernHttp | SessionHttp | SseLink
+"""One HTTP transport to a server."""
 
 
 class HttpLink:

@@ -14,7 +14,7 @@ from pegboard.errors import Refusal
 from pegboard.limits import Limits
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
-from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.protocol.revisions import Revision, find_revision
 from pegboard.server.access import Access
 from pegboard.server.deprecated.event_line import EventLine

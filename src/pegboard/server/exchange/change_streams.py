@@ -12,7 +12,7 @@ from msgspec import Raw
 from pegboard.call import NULL_CHANNEL, Call, Caller, Handler, Reply, RequestId, Subscribed
 from pegboard.errors import Busy, Refusal
 from pegboard.protocol.framing import sse
-from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import STREAM, HttpExchange, LineExchange, MessageLine
 from pegboard.server.exchange.session_exchange import RETRY_MS

@@ -16,8 +16,8 @@ from pegboard.errors import InternalFailure, InvalidRequest, Refusal
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import MODERN, REVISIONS
 from pegboard.server import eager_task
 from pegboard.server.access import NO_ACCESS, Access

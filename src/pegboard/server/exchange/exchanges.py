@@ -23,7 +23,7 @@ from pegboard.limits import Limits
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import sse
-from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.server.http.head_rules import Accepts
 from pegboard.server.http_types import Answer, Headers, Sink
 

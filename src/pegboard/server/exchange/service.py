@@ -7,8 +7,8 @@ from copy import copy
 
 from pegboard.call import Handler, Json
 from pegboard.limits import Limits
+from pegboard.protocol.legacy_codec import legacy_codecs
 from pegboard.protocol.modern_codec import ModernCodec
-from pegboard.protocol.revision_codec import legacy_codecs
 from pegboard.server.exchange.admission import CallerCache
 from pegboard.server.exchange.fast_path import FastPath
 from pegboard.server.exchange.subscribers import Subscribers

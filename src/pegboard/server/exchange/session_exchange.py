@@ -21,7 +21,7 @@ from pegboard.errors import InvalidRequest, QuestionFailed, StoreDown
 from pegboard.limits import Limits
 from pegboard.protocol.framing import sse
 from pegboard.protocol.legacy_codec import write_question
-from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.server.exchange.exchanges import HttpExchange, MessageLine
 from pegboard.server.http_types import Answer, Sink
 from pegboard.sessions.resumable_streams import SessionStream, event_id

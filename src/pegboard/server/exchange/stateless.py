@@ -15,8 +15,8 @@ from pegboard.limits import Limits
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.json_values import as_object
 from pegboard.protocol.jsonrpc import Message
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.protocol.params import Params, read_params
-from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import ASSUMED, MODERN, Revision
 from pegboard.server.access import Access
 from pegboard.server.exchange.admission import (

@@ -21,9 +21,10 @@ from pegboard.call import Change, ChangeFilter, ChangeSource, Done, Json, Notifi
 from pegboard.errors import Busy
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.json_values import as_object
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.protocol.params import PREFIX
-from pegboard.protocol.revision_codec import RevisionCodec
 from pegboard.protocol.revisions import CHANGE_METHODS, OWN_NOTIFICATIONS
+from pegboard.server.exchange.calls_in_flight import CallsInFlight
 from pegboard.server.exchange.exchanges import shutting_down
 
 _log = logging.getLogger("pegboard.server")
@@ -255,21 +256,13 @@ def encode_filter(granted: ChangeFilter) -> dict[str, Json]:
     return {name: value for name, value in encoded.items() if value}
 
 
-class OpenStreams(Protocol):
-    """Keeps open streams alive, and ends them at shutdown."""
-
-    def follow(self, subscriber: Subscriber) -> None: ...
-
-    def forget(self, subscriber: Subscriber) -> None: ...
-
-
 class Subscribers:
     """The subscribers of one endpoint."""
 
     def __init__(
         self,
         limit: int,
-        open_streams: OpenStreams | None = None,
+        open_streams: CallsInFlight | None = None,
         uri_bytes: int = 32 * 1024 * 1024,
     ) -> None:
         self._limit = limit

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from typing import BinaryIO, Final, Protocol, cast
+from typing import BinaryIO, Final, cast
 
 from pegboard.auth.local_user import local_user
 from pegboard.call import Handler, Json
@@ -31,18 +31,10 @@ _CLEANUP_SECONDS: Final = 1.0
 _LAST_WORDS_SECONDS: Final = 1.0
 
 
-class LineReader(Protocol):
-    """The reader of the other direction: it pauses until its responses have been read."""
-
-    def resume_if_room(self) -> None: ...
-
-    def connection_lost(self, exc: Exception | None) -> None: ...
-
-
 class LineWriter(asyncio.BaseProtocol):
     """Writes whole lines to a pipe; a fast writer waits until the reader has caught up."""
 
-    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, door: LineReader) -> None:
+    def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop, door: StdioServer) -> None:
         self._limits = limits
         self._loop = loop
         self._door = door

@@ -43,7 +43,7 @@ from pegboard.server.http.responses import error_response, method_not_allowed, t
 from pegboard.server.http_types import Answer, Endpoint, EndpointResult, Head, Route, Sink, Upgrade
 from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready
 from pegboard.server.streamable_http.session_requests import SessionRequests
-from pegboard.server.streamable_http.sessionless import LegacyRequests, RejectedLegacy, Sessionless
+from pegboard.server.streamable_http.sessionless import RejectedLegacy, Sessionless
 from pegboard.sessions.relay import Relay
 from pegboard.sessions.session import OnSessionEnd
 from pegboard.sessions.sessions import Sessions
@@ -52,6 +52,10 @@ from pegboard.stores.store import Store
 
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How legacy clients are served: with sessions, without, or not at all."""
+
+
+LegacyRequests: TypeAlias = SessionRequests | Sessionless | RejectedLegacy
+"""What the endpoint does with requests of the older revisions."""
 
 
 class DeferredEndpoint:

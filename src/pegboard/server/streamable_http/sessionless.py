@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
 from msgspec import UNSET, Struct
 
@@ -23,20 +22,6 @@ from pegboard.server.exchange.request_head import PostHead
 from pegboard.server.exchange.stateless import Stateless, sessions_unsupported
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
-
-
-class LegacyRequests(Protocol):
-    """What the endpoint does with requests of the older revisions."""
-
-    def post(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult: ...
-
-    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult: ...
-
-    def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult: ...
-
-    def get(self, head: Head, sink: Sink, extra: Headers) -> EndpointResult: ...
-
-    def delete(self, head: Head, extra: Headers) -> EndpointResult: ...
 
 
 class Sessionless(Struct, eq=False):

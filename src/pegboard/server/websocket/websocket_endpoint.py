@@ -28,7 +28,7 @@ from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import stream_frames
 from pegboard.protocol.framing.stream_frames import StreamFrame, StreamMeta
 from pegboard.protocol.jsonrpc import NOTHING, Message
-from pegboard.protocol.revision_codec import RevisionCodec
+from pegboard.protocol.modern_codec import RevisionCodec
 from pegboard.protocol.revisions import MODERN
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.admission import stream_call
