@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -9,13 +10,20 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import unicodedata
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from pegboard import Limits
+from pegboard.approvals.approval_request import ApprovalRequest, write_arguments
+from pegboard.approvals.approval_store import Approvals
 from pegboard.cli.main import VERBS
 from pegboard.cli.output import CLEAR_LINE
+from pegboard.rules.rule import Approval
+from pegboard.stores.store_url import open_store
 from tests.cli.hostile_server import ATTACK, LINE
 
 pytestmark = pytest.mark.process
@@ -134,8 +142,41 @@ def test_a_server_behind_a_gateway_cannot_either(style: str, tmp_path: Path) -> 
         assert_harmless(screen)
 
 
+def test_a_call_that_waits_for_an_approval_cannot_either(tmp_path: Path) -> None:
+    config, store = tmp_path / "pegboard.json", tmp_path / "store.db"
+    config.write_text(json.dumps({"name": "office", "mcpServers": {"hostile": {"command": "none"}}}))
+    now = time.time()
+    request = ApprovalRequest(
+        id="4f",
+        digest="d",
+        requester=f"caller {LINE}",
+        client=f"client {LINE}",
+        tool=f"tool {LINE}",
+        arguments=write_arguments(msgspec.json.encode({f"name {LINE}": f"value {LINE}"}), None),
+        approval=Approval(by="others"),
+        since=now,
+        expires=now + 600,
+        seconds=600,
+    )
+
+    async def add() -> None:
+        opened = open_store(f"sqlite:{store}", Limits())
+        await opened.start()
+        approvals = Approvals("office", Limits())
+        approvals.use_store(opened)
+        await approvals.ask(request)
+        await opened.close()
+
+    asyncio.run(add())
+    for words in ((), ("--json",), ("refuse", "4f", "--reason", f"reason {LINE}".replace("\x00", ""))):
+        screen = on_terminal("approvals", str(config), "--store", f"sqlite:{store}", *words)
+        assert "mark" in screen
+        assert_harmless(screen)
+        assert not [line for line in screen.split("\n") if line.startswith("forged")], screen
+
+
 def test_each_verb_was_considered() -> None:
     """`run` and `demo` show text of our own process, `keys` what the operator typed, and `login` only what
-    `tests/client/login` covers."""
+    `tests/client/login` covers. `audit` and `connections` print by `show` and `note` alone."""
     considered = {"list", "inspect", "call", "read", "prompt", "up", "lock", "lint", "run", "demo", "login", "keys"}
-    assert set(VERBS) == considered
+    assert set(VERBS) == considered | {"approvals", "audit", "connections"}
