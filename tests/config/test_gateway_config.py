@@ -1080,7 +1080,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_examples_are_read_without_a_warning() -> None:
     workshop = read_config(ROOT / "examples" / "workshop.json", {})
     remote = read_config(ROOT / "examples" / "remote_servers.toml", {"TICKETS_TOKEN": SECRET, "DISPLAY": ":0"})
-    assert (workshop.warnings, remote.warnings) == ((), ())
+    users = read_config(ROOT / "examples" / "user_connections.json", {})
+    assert (workshop.warnings, remote.warnings, users.warnings) == ((), (), ())
+    assert SCHEMA.is_valid(read_source(ROOT / "examples" / "user_connections.json").tree)
     assert SCHEMA.is_valid(read_source(ROOT / "examples" / "workshop.json").tree)
     assert SCHEMA.is_valid(read_source(ROOT / "examples" / "remote_servers.toml").tree)
 

@@ -119,9 +119,9 @@ class AccountIssuer(TestIssuer):
                 reply(writer, self._assert_identity(form))
                 return
             case "urn:ietf:params:oauth:grant-type:token-exchange":
-                account = self._exchange(form["subject_token"], GATEWAY)
+                account = self._account_of(form["subject_token"], GATEWAY)
             case _:
-                account = self._exchange(form["assertion"], self.url)
+                account = self._account_of(form["assertion"], self.url)
         if account is None:
             reply(writer, {"error": "invalid_grant"}, "400 Bad Request")
             return
@@ -133,7 +133,7 @@ class AccountIssuer(TestIssuer):
         answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, "refresh_token": refresh}
         reply(writer, answer)
 
-    def _exchange(self, token: str, audience: str) -> str | None:
+    def _account_of(self, token: str, audience: str) -> str | None:
         """The account of a person at this authorization server, by a token that is for `audience`."""
         claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
         if claims["aud"] != audience or claims["sub"] in self.unknown:

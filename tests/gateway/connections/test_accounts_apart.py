@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,8 @@ import pytest
 
 from pegboard import Principal
 from pegboard.client.login import access_tokens
-from tests.gateway.connections.account_site import AccountSite, Served, account_site, person
+from tests.auth.issuing import TestIssuer, issuing
+from tests.gateway.connections.account_site import GATEWAY, AccountSite, Served, account_site, person
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
@@ -91,3 +93,25 @@ async def test_the_audit_log_names_the_credential_of_a_call_and_each_connection(
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in sorted(folder.rglob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+async def test_a_person_who_signs_in_at_the_issuer_of_their_token_is_the_same_user(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, issuing() as people, issuing() as others:
+
+        def of(issuer: TestIssuer) -> dict[str, Any]:
+            known = {"issuer": issuer.url, "audience": GATEWAY, "signIn": {"clientId": "pages"}}
+            return {**accounts.config(), "auth": {"issuers": [known]}}
+
+        async with accounts.gateway(of(people)) as gateway, person(accounts, "ann") as ann:
+            accounts.keys["ann"] = people.sign(sub="ann", aud=GATEWAY)
+            found = re.search(r"http\S+/connect/accounts\S+", await gateway.call("ann"))
+            assert found is not None
+            await ann.browser.open(found[0])
+            away = await ann.browser.follow("Sign in with")
+            await ann.browser.open(people.consent(away.headers["location"]), **{"sec-fetch-site": "cross-site"})
+            assert "is connected" in (await ann.log_in()).text
+            assert await gateway.call("ann") == "ann-account"
+        # The same id, stated by another issuer, is another user.
+        async with accounts.gateway(of(others)) as gateway:
+            accounts.keys["ann"] = others.sign(sub="ann", aud=GATEWAY)
+            assert "/connect/accounts?link=" in await gateway.call("ann")

@@ -26,6 +26,7 @@ from pegboard.security.seal import read_keys
 from pegboard.stores.store import Store
 from pegboard.stores.store_url import open_store
 from tests.gateway.connections.account_site import SECRET, account_site, person
+from tests.middleware.valkey import valkey
 from tests.waiting import until
 
 ANN = CredentialOwner("ann", "https://issuer.example", "https://server.example/mcp")
@@ -288,3 +289,22 @@ def test_a_gateway_whose_users_cannot_sign_in_says_so(caplog: pytest.LogCaptureF
         }
     )
     assert "users cannot sign in to connect it; add 'signIn'" in caplog.text
+
+
+@pytest.mark.process
+async def test_a_vault_in_a_redis_server_works_the_same(tmp_path: Path) -> None:
+    with valkey() as server:
+        store = open_store(server.url, Limits())
+        await store.start()
+        try:
+            vault = vault_of(store)
+            await vault.check()
+            await vault.connect(ANN, {"token": TOKEN})
+            async with vault.renewing(ANN):
+                await vault.storage(ANN).save("token", b"renewed")
+            assert await vault_of(store).read(ANN) == {"token": b"renewed"}
+            assert [entry.owner for entry in await vault.all()] == [ANN]
+            assert await vault.remove(ANN)
+            assert await vault.all() == []
+        finally:
+            await store.close()

@@ -16,6 +16,7 @@ from pegboard.errors import Busy, LoginFailed, PegboardError
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink
 from pegboard.gateway.connections.header_credential import is_header_value
 from pegboard.gateway.connections.user_connections import UserConnections
+from pegboard.logs.printable import printable
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import (
     FormButton,
@@ -68,7 +69,7 @@ class ConnectPages:
             return _problem(str(problem))
         except PegboardError as problem:
             # It may name addresses that are only for the operator.
-            _log.warning("a user could not connect %s: %s", rest.partition("/")[0][:80], problem)
+            _log.warning("a user could not connect %s: %s", printable(rest[:80]), printable(str(problem)))
             return _problem(
                 "The server or its authorization server could not be used; the operator finds why in the log."
             )

@@ -11,7 +11,9 @@ from pegboard.errors import Busy, Unreachable
 from pegboard.gateway.servers.server_connection import ServerConnection
 
 MAX_CONNECTIONS: Final = 64
-"""How many callers may have their own connection at a time."""
+"""How many callers may have their own connection at a time, and so their own process."""
+MAX_REMOTE_CONNECTIONS: Final = 1024
+"""The same for a server that is not started here: a connection is only memory."""
 IDLE_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 3.0
 CLEANUP_SECONDS: Final = 1.0
@@ -27,9 +29,15 @@ class ConnectionPool:
     """Creates a connection at the first use of its key, and closes callers' connections that were idle for a while."""
 
     def __init__(
-        self, name: str, make: Callable[[Hashable], ServerConnection], idle_seconds: float = IDLE_SECONDS
+        self,
+        name: str,
+        make: Callable[[Hashable], ServerConnection],
+        idle_seconds: float = IDLE_SECONDS,
+        *,
+        remote: bool = False,
     ) -> None:
         self._name = name
+        self._limit = MAX_REMOTE_CONNECTIONS if remote else MAX_CONNECTIONS
         self._make = make
         self._idle_seconds = idle_seconds
         self.connections: dict[Hashable, ServerConnection] = {}
@@ -55,7 +63,7 @@ class ConnectionPool:
         if connection is None:
             if self._closed:
                 raise Unreachable(f"{self._name}: is stopped")
-            if len(self.connections) > MAX_CONNECTIONS:
+            if len(self.connections) > self._limit:
                 self._make_room()
             connection = self.connections[key] = self._make(key)
             if key is not OWN_KEY and self._sweeping is None:
@@ -111,7 +119,7 @@ class ConnectionPool:
     def _make_room(self) -> None:
         unused = [key for key, connection in self.connections.items() if key is not OWN_KEY and not connection.users]
         if not unused:
-            raise Busy(f"The server {self._name!r} is used by {MAX_CONNECTIONS} other callers", retry_after=5)
+            raise Busy(f"The server {self._name!r} is used by {self._limit} other callers", retry_after=5)
         self.drop(min(unused, key=lambda key: self.connections[key].used_at))
 
     def _schedule_sweep(self) -> None:

@@ -106,7 +106,9 @@ class Downstream:
         self._slots = RequestSlots(config.name, config.concurrency)
         self._held = (self._slots,)
         self._label = ServerName(f"{toolbox}/{config.name}", f"{toolbox}/{config.name}")
-        self._pool = ConnectionPool(self._label, self._make_connection, config.idle_seconds or IDLE_SECONDS)
+        self._pool = ConnectionPool(
+            self._label, self._make_connection, config.idle_seconds or IDLE_SECONDS, remote=config.kind != "stdio"
+        )
         self._start_timeout = INSTALL_SECONDS if config.kind == "stdio" and installs(config.command) else None
         self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
