@@ -29,6 +29,7 @@ from tests.auth.issuing import issuing
 from tests.auth.serving import serving
 from tests.console.chrome import PACKAGES, Page, open_page, start_chromium
 from tests.console.served import ServedConsole, serving_console
+from tests.gateway.connections.account_site import account_site
 from tests.server.pages.test_sign_in import add_key
 
 pytestmark = pytest.mark.browser
@@ -317,6 +318,23 @@ async def test_a_person_signs_in_at_an_issuer(chromium: str) -> None:
             await page.wait_for_text("Live calls")
             await page.run("location.hash = 'people'")
             await page.wait_for_text("ann", "main")
+
+
+async def test_a_person_connects_a_server_and_removes_the_connection(chromium: str, tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as at, open_page(chromium) as page:
+        link = Console(GatewaySubject(at.gateway)).link(f"{at.site.url}/mcp")
+        await page.open(link)
+        await page.wait_for_text("Live calls")
+        await page.run("location.hash = 'people'")
+        await page.wait_for_text("not connected", "main")
+        await page.click("button[aria-label='Connect accounts']")
+        await page.wait_for_text("You are")
+        await page.click("button", "Connect")
+        await page.wait_for_text("accounts is connected")
+        await page.open(f"{at.site.url}/console/#people")
+        await page.wait_for("document.querySelector('button[aria-label=\"Remove accounts\"]')")
+        await page.click("button[aria-label='Remove accounts']")
+        await page.wait_for_text("not connected", "main")
 
 
 async def test_everything_can_be_reached_by_keyboard(chromium: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import time
 
+from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_subject import about, describe
@@ -49,6 +50,12 @@ class BoardSubject:
         return []
 
     async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
+        raise InvalidParams("A board has no servers")
+
+    async def connections(self, principal: Principal) -> Json:
+        return None
+
+    async def change_connection(self, principal: Principal, toolbox: str, server: str, action: str) -> str:
         raise InvalidParams("A board has no servers")
 
     async def lock(self) -> Json:

@@ -74,6 +74,7 @@ class Console:
             "lock": lambda visitor, query: self._subject.lock(),
             "sessions": lambda visitor, query: describe_sessions(subject.served),
             "approvals": lambda visitor, query: list_approvals(subject.served, visitor),
+            "connections": lambda visitor, query: subject.connections(visitor.principal),
             "people": lambda visitor, query: list_principals(subject.served.auth),
             "view": lambda visitor, query: view_as(subject, self._access, query),
             "server": lambda visitor, query: subject.server_tools(query.get("toolbox", ""), query.get("server", "")),
@@ -85,6 +86,7 @@ class Console:
             "tool": ("operate", self._switch_tool),
             "accept": ("administer", self._accept),
             "approval": ("read", self._decide),
+            "connection": ("read", self._change_connection),
         }
 
     def link(self, url: str) -> str:
@@ -235,6 +237,15 @@ class Console:
         await self._record(request, "lock.accept", ", ".join(names), names=names[:1000])
         await self._subject.accept(names)
         return _json(await self._subject.lock())
+
+    async def _change_connection(self, request: ChangeRequest) -> Answer:
+        toolbox, server, action = (request.text(key) for key in ("toolbox", "server", "action"))
+        if action not in ("connect", "remove"):
+            raise InvalidParams(f"Unknown action {action[:40]!r}; use connect or remove")
+        # Recorded by the connections themselves.
+        principal = request.visitor.principal
+        told = await self._subject.change_connection(principal, toolbox, server, action)
+        return _json({"told": told, "connections": await self._subject.connections(principal)})
 
     async def _decide(self, request: ChangeRequest) -> Answer:
         # Recorded by the approvals themselves.

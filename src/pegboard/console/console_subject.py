@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pegboard import __version__
+from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.middleware.observability.history import History
@@ -42,6 +43,12 @@ class ConsoleSubject(Protocol):
 
     async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
         """Serve a tool of a server, or stop serving it."""
+
+    async def connections(self, principal: Principal) -> Json:
+        """The servers that a person connects themselves, and whether they have; null if there are none."""
+
+    async def change_connection(self, principal: Principal, toolbox: str, server: str, action: str) -> str:
+        """Start to connect a person to a server, and return the path of the page for it; or remove the connection."""
 
     async def lock(self) -> Json:
         """How the definitions of the servers differ from the accepted ones; null without a lock file."""

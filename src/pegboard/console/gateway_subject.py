@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import time
 
+from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.call import Json
 from pegboard.console.console_subject import about, describe
+from pegboard.errors import InvalidParams
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.modes.mode_choice import ModeCosts
 from pegboard.gateway.modes.tool_directory import Directory
@@ -104,6 +106,23 @@ class GatewaySubject:
     async def switch_tool(self, toolbox: str, server: str, tool: str, *, on: bool) -> None:
         self._changes += 1
         await self.served.enable_tool(toolbox, server, tool, on=on)
+
+    async def connections(self, principal: Principal) -> Json:
+        connections = self.served.connections
+        if connections is None:
+            return None
+        return [
+            {"toolbox": one.toolbox, "server": one.server, "kind": one.kind, "since": one.since}
+            for one in await connections.of(principal)
+        ]
+
+    async def change_connection(self, principal: Principal, toolbox: str, server: str, action: str) -> str:
+        connections = self.served.connections
+        if connections is None:
+            raise InvalidParams("No server of this gateway is connected by its users")
+        if action == "remove":
+            return await connections.remove(principal, toolbox, server)
+        return (await connections.start_login(principal, toolbox, server)).path
 
     async def lock(self) -> Json:
         report = await self.served.compare_with_lock()

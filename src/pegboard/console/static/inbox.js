@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { changed, count, get, post, state } from "./store.js";
 
-const view = { approvals: null, reasons: new Map(), problem: "", records: null, audit: false };
+const view = { told: "", approvals: null, reasons: new Map(), problem: "", records: null, audit: false };
 let loadedFor = null;
 
 /** Load the approvals when the stream says that they changed. */
@@ -56,6 +56,66 @@ function requestCard(request) {
     h("input", { placeholder: "Reason (optional)", "aria-label": `Reason for ${request.place}`, maxlength: "500", value: view.reasons.get(request.id) || "", oninput: (event) => view.reasons.set(request.id, event.target.value) }),
     h("div", { class: "buttons" }, h("button", { class: "primary", onclick: decide(true) }, "Approve"), h("button", { class: "danger", onclick: decide(false) }, "Refuse")),
   );
+}
+
+// -- the connections of the person -----------------------------------------------------------------------------------
+
+let listed = null;
+let askedAt = 0;
+
+async function loadConnections() {
+  if (Date.now() - askedAt < 5000) return;
+  askedAt = Date.now();
+  listed = await get("connections").catch(() => null);
+  changed();
+}
+
+export function connections() {
+  loadConnections();
+  if (!listed) return null;
+  return h(
+    "section",
+    { class: "card", key: "connections" },
+    h("div", { class: "bar" }, h("h2", null, "Your connections"), h("span", { class: "hint" }, "servers that each person logs in to")),
+    view.told && h("p", { class: "hint", role: "status" }, view.told),
+    h(
+      "table",
+      null,
+      h("thead", null, h("tr", null, ["Server", "By", "State", ""].map((text) => h("th", { scope: "col" }, text)))),
+      h(
+        "tbody",
+        null,
+        listed.map((one) =>
+          h(
+            "tr",
+            { key: `${one.toolbox}/${one.server}` },
+            h("td", { class: "name" }, `${one.toolbox}/${one.server}`),
+            h("td", null, one.kind === "oauth" ? "login" : "key"),
+            h("td", null, one.since === null ? h("span", { class: "badge repaired" }, "not connected") : [h("span", { class: "badge ok" }, "connected"), h("span", { class: "hint" }, ` since ${new Date(one.since * 1000).toLocaleString("en-GB")}`)]),
+            h(
+              "td",
+              { class: "number" },
+              one.since === null
+                ? h("button", { class: "primary", "aria-label": `Connect ${one.server}`, onclick: () => change(one, "connect") }, "Connect")
+                : h("button", { class: "danger", "aria-label": `Remove ${one.server}`, onclick: () => change(one, "remove") }, "Remove"),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+async function change({ toolbox, server }, action) {
+  try {
+    const answer = await post("connection", { toolbox, server, action });
+    if (action === "connect") location.assign(location.pathname.replace(/\/console\/?$/, "") + answer.told);
+    listed = answer.connections;
+    view.told = action === "remove" ? answer.told : "";
+  } catch (error) {
+    view.problem = error.message;
+  }
+  changed();
 }
 
 // -- the audit log ---------------------------------------------------------------------------------------------------

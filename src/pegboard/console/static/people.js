@@ -1,7 +1,7 @@
 // People: who calls and what they use, what a principal may see and why, and the person who is signed in.
 import { h } from "./dom.js";
 import { changed, count, get, kindOf, may, milliseconds, quantile, shortName, state } from "./store.js";
-import { approvals, audit } from "./inbox.js";
+import { approvals, audit, connections } from "./inbox.js";
 
 const LISTED = 100;
 const view = { form: { principal: "", scopes: "", roles: "" }, shown: null, problem: "", only: true, open: new Set() };
@@ -18,7 +18,7 @@ async function load() {
 
 export function peoplePage() {
   load();
-  return [me(), approvals(), callers(), viewAs(), may("administer") && audit()];
+  return [me(), approvals(), connections(), callers(), viewAs(), may("administer") && audit()];
 }
 
 function me() {
