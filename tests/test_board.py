@@ -277,9 +277,7 @@ async def listed(board: Board, cursor: str | None = None) -> Mapping[str, Any]:
     """A page of the board's resources."""
     params = Raw(msgspec.json.encode({} if cursor is None else {"cursor": cursor}))
     caller = Caller(version="2026-07-28", transport="http")
-    reply = await board.handler(
-        Call(method="resources/list", caller=caller, channel=NULL_CHANNEL, id=1, _params=params)
-    )
+    reply = await board.handler(Call(method="resources/list", caller=caller, channel=NULL_CHANNEL, id=1, params=params))
     assert isinstance(reply, Done)
     return reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
 

@@ -182,13 +182,6 @@ class ReadArguments(Protocol):
         """What is wrong with them."""
 
 
-class _Params(Struct):
-    params: Raw = EMPTY_OBJECT
-
-
-_decode_params = msgspec.json.Decoder(_Params).decode
-
-
 class CallNotes(Struct):
     """What is noted about a call while it runs.
 
@@ -213,6 +206,7 @@ class Call(Struct, kw_only=True):
     id: the id of the request.
     name: the name of the tool or prompt, or the URI of the resource; for a completion, that of what it is about.
     raw: the arguments as JSON text.
+    params: the params of the request as JSON text.
     token: the progress token of the request.
     answers: the answers to the questions of the previous round, as JSON text.
     ticket: the `requestState` of the previous round.
@@ -232,6 +226,7 @@ class Call(Struct, kw_only=True):
     id: RequestId | None = None
     name: str = ""
     raw: Raw = EMPTY_OBJECT
+    params: Raw = EMPTY_OBJECT
     token: ProgressToken | None = None
     answers: Raw | None = None
     ticket: str | None = None
@@ -243,9 +238,6 @@ class Call(Struct, kw_only=True):
     failed: bool = False
     trace: Mapping[str, Json] | None = None
     rule: str = ""
-    # The message is decoded for its params only if they are read, which most calls do without.
-    _message: bytes = b""
-    _params: Raw | None = None
     _sent: Json = UNSET
     _raw_as_sent: Raw | None = None
     _state: dict[str, Any] | None = None
@@ -273,18 +265,6 @@ class Call(Struct, kw_only=True):
         if not notes.log_id:
             notes.log_id = token_hex(4)
         return notes.log_id
-
-    @property
-    def params(self) -> Raw:
-        """The params of the request as JSON text."""
-        if self._params is None:
-            self._params = _decode_params(self._message).params if self._message else EMPTY_OBJECT
-        return self._params
-
-    @property
-    def size(self) -> int:
-        """How many bytes the request has."""
-        return len(self._message) or len(self.params)
 
     @property
     def arguments(self) -> Mapping[str, Any]:

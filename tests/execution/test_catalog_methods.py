@@ -40,7 +40,7 @@ async def ask(board: Board, method: str, name: str = "", **params: Json) -> dict
         id=1,
         name=name,
         raw=Raw(msgspec.json.encode(params.get("arguments", {}))),
-        _params=Raw(msgspec.json.encode(params)),
+        params=Raw(msgspec.json.encode(params)),
     )
     try:
         reply = await board.handler(call)

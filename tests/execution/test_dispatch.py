@@ -90,7 +90,7 @@ async def test_a_cursor_we_did_not_give_is_refused() -> None:
         method="tools/list",
         caller=Caller(version="2026-07-28", transport="test"),
         channel=Nowhere(),
-        _params=Raw(b'{"cursor":"page-2"}'),
+        params=Raw(b'{"cursor":"page-2"}'),
     )
     with pytest.raises(InvalidParams, match="cursor"):
         await board.handler(asked)

@@ -105,7 +105,7 @@ class Crossing:
             id=1,
             name=name,
             raw=Raw(msgspec.json.encode(arguments or {})),
-            _params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
+            params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
             answers=None if answers is None else Raw(msgspec.json.encode(answers)),
             ticket=ticket,
             token=token,
@@ -116,7 +116,7 @@ class Crossing:
         """One of the methods about tasks."""
         caller = Caller(version=MODERN, transport="http", principal=Principal(principal), capabilities=TASKS)
         call = Call(method=method, caller=caller, channel=NULL_CHANNEL, id=1, name=task_id)
-        call._params = Raw(msgspec.json.encode({NAMED[method]: task_id, **params}))
+        call.params = Raw(msgspec.json.encode({NAMED[method]: task_id, **params}))
         if "inputResponses" in params:
             call.answers = Raw(msgspec.json.encode(params["inputResponses"]))
         reply = await self.forwarder.task(call)

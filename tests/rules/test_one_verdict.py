@@ -122,7 +122,7 @@ class Observer:
         sent = Raw(msgspec.json.encode(params or {}))
         arguments = Raw(msgspec.json.encode((params or {}).get("arguments", {})))
         call = Call(
-            method=method, caller=self._caller, channel=NULL_CHANNEL, id=1, name=name, _params=sent, raw=arguments
+            method=method, caller=self._caller, channel=NULL_CHANNEL, id=1, name=name, params=sent, raw=arguments
         )
         reply = await self._handler(call)
         if isinstance(reply, Subscribed):

@@ -263,7 +263,7 @@ CALLER = Caller(version=MODERN, transport="test")
 
 async def listen(board: Board, params: Any) -> ChangeFilter:
     call = Call(
-        method="subscriptions/listen", caller=CALLER, channel=NULL_CHANNEL, _params=Raw(msgspec.json.encode(params))
+        method="subscriptions/listen", caller=CALLER, channel=NULL_CHANNEL, params=Raw(msgspec.json.encode(params))
     )
     reply = await board.handler(call)
     assert isinstance(reply, Subscribed)

@@ -80,7 +80,7 @@ def make_call(
         id=1,
         name=name,
         raw=Raw(msgspec.json.encode(arguments or {})),
-        _params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
+        params=Raw(msgspec.json.encode({"name": name, "arguments": arguments or {}, "_meta": meta or {}})),
         tool=tool,
     )
 

@@ -350,7 +350,7 @@ def reading_board() -> Board:
 async def forward(gateway: Crossing, method: str, answers: Any = None, ticket: Any = None, **params: Any) -> Reply:
     caller = Caller(version=MODERN, transport="http", principal=Principal("alice"), capabilities=ASKABLE)
     call = Call(method=method, caller=caller, channel=NULL_CHANNEL, name=params.get("uri", ""), ticket=ticket)
-    call._params = Raw(msgspec.json.encode({**params, "_meta": {}}))
+    call.params = Raw(msgspec.json.encode({**params, "_meta": {}}))
     call.answers = None if answers is None else Raw(msgspec.json.encode(answers))
     destination = Destination(downstream=gateway.downstream, map_result=lambda result: {**result, "mapped": True})
     return await gateway.forwarder.forward(destination, call, params)

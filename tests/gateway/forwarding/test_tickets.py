@@ -102,7 +102,7 @@ NAMES = st.text(max_size=8) | st.sampled_from(
 @given(meta=st.dictionaries(NAMES, JSON, max_size=6), more=st.dictionaries(NAMES, JSON, max_size=4))
 def test_all_goes_down_but_what_belongs_to_a_hop(meta: dict[str, Any], more: dict[str, Any]) -> None:
     call, _ = call_of(("tools/call", "a", {}, "", ("dev", "one")))
-    call._params = Raw(msgspec.json.encode({**more, "name": "a", "arguments": {}, "_meta": meta, "requestState": "x"}))
+    call.params = Raw(msgspec.json.encode({**more, "name": "a", "arguments": {}, "_meta": meta, "requestState": "x"}))
     sent = msgspec.json.decode(msgspec.json.encode(params_for(call, {"name": "own"})))
     kept = {
         name: value

@@ -103,7 +103,7 @@ class InProcessLink:
         if arguments is not None:
             call.raw = arguments if isinstance(arguments, Raw) else Raw(_encode(arguments))
         if member is None or len(params) > 1 + (arguments is not None):
-            call._params = Raw(_encode(params)) if params else EMPTY_OBJECT
+            call.params = Raw(_encode(params)) if params else EMPTY_OBJECT
             if "inputResponses" in params:
                 call.answers = Raw(_encode(params["inputResponses"]))
             call.ticket = params.get("requestState")

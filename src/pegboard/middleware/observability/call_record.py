@@ -118,7 +118,7 @@ class CallRecorder:
             arguments_sha256=sha256(_encode_sorted(sent)).hexdigest() if self._arguments == "hash" else "",
         )
         # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
-        if call.trace is not None or (call._message or bytes(call.params)).find(b"traceparent") >= 0:
+        if call.trace is not None or bytes(call.params).find(b"traceparent") >= 0:
             record.trace = _trace_of(call)
         if call._state is not None and NOTED in call._state:
             _add_facts(record, call._state[NOTED], self._masking)

@@ -309,7 +309,7 @@ class HttpSse:
         handler = self._service.handler
         if call.method == SUBSCRIBE:
             handler = subscription_handler(handler, client.session, self._limits)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, call.caller)
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params), call.caller)
         if isinstance(served, asyncio.Task):
             client.run(request_id, served)
 

@@ -123,7 +123,7 @@ class AdmittedRequest(Struct, frozen=True):
             id=self.id,
             name=self.about,
             raw=params.arguments if params.arguments is not NOTHING else EMPTY_OBJECT,
-            _params=self.message.params,
+            params=self.message.params,
             token=self.token,
             headers=headers,
         )

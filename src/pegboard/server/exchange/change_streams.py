@@ -229,7 +229,7 @@ class LineSubscriptions:
 
 async def subscribe_lists(handler: Handler, caller: Caller) -> Subscribed | None:
     """The changes that a legacy client receives without a request: those of all lists; None if the board has none."""
-    call = Call(method=LISTEN, caller=caller, channel=NULL_CHANNEL, _params=_EVERY_LIST)
+    call = Call(method=LISTEN, caller=caller, channel=NULL_CHANNEL, params=_EVERY_LIST)
     try:
         reply = await handler(call)
     except Refusal:

@@ -257,7 +257,7 @@ class Conversation:
         elif call.method == LISTEN:
             handler = self.following.listen_handler(exchange, self._service.modern)
         try:
-            task = self._run(exchange, run_call(handler, call, exchange), call.size)
+            task = self._run(exchange, run_call(handler, call, exchange), len(call.params))
         except Refusal as refusal:
             refusal.request_id = request_id
             raise

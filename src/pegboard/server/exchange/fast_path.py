@@ -11,15 +11,16 @@ passes here would become the same call on the full path.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct
 
 from pegboard.call import EMPTY_OBJECT, Call, Caller, Channel, RequestId
 from pegboard.limits import Limits
-from pegboard.protocol.jsonrpc import NOTHING, Identifier, check_text
+from pegboard.protocol.jsonrpc import NOTHING, check_text, decode_message
 from pegboard.protocol.members import QUOTE, may_repeat
+from pegboard.protocol.params import decode_params
 from pegboard.server.exchange.admission import CallerCache
 
 CALL: Final = "tools/call"
@@ -29,31 +30,13 @@ _decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _ALWAYS: Final = 4 + 4 + 2 + 4 + 2
 
 
-class _PlainParams(Struct, gc=False):
-    name: str | UnsetType = UNSET
-    arguments: Raw = NOTHING
-    meta: Raw = field(name="_meta", default=NOTHING)
-
-
-class _PlainMessage(Struct, gc=False):
-    """The members of a plain call; other ones are skipped here, and found by their marks."""
-
-    jsonrpc: Literal["2.0"]
-    method: str | UnsetType = UNSET
-    id: Identifier | UnsetType = UNSET
-    params: _PlainParams | UnsetType = UNSET
-
-
-_decode_plain: Final = msgspec.json.Decoder(_PlainMessage).decode
-
-
 class PlainCall(Struct, gc=False):
     """A tool call without special members; its caller is None if it needs a session."""
 
     id: RequestId
     name: str
     arguments: Raw
-    message: bytes
+    params: Raw
     caller: Caller | None
 
     def call(self, caller: Caller, channel: Channel, headers: Mapping[bytes, bytes] | None = None) -> Call:
@@ -64,7 +47,7 @@ class PlainCall(Struct, gc=False):
             id=self.id,
             name=self.name,
             raw=self.arguments,
-            _message=self.message,
+            params=self.params,
             headers=headers,
         )
 
@@ -86,14 +69,14 @@ class FastPath:
         if len(body) > self._digits or not body.isascii():
             check_text(body, self._limits)
         try:
-            message = _decode_plain(body)
+            message = decode_message(body)
+            if message.method != CALL:
+                return None
+            params = decode_params(message.params)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        request_id, params = message.id, message.params
-        if message.method != CALL or request_id is UNSET or params is UNSET:
-            return None
-        name, arguments = params.name, params.arguments
-        if name is UNSET:
+        request_id, arguments = message.id, params.arguments
+        if params.name is UNSET or request_id is UNSET:
             return None
         marks = _ALWAYS
         written, inside = b"", 0
@@ -120,4 +103,4 @@ class FastPath:
         flat = inside < 4 or (written.startswith(b"{") and 2 * len(_decode_members(written)) == inside)
         if not flat and may_repeat(written, inside):
             return None
-        return PlainCall(request_id, name, arguments, body, caller)
+        return PlainCall(request_id, params.name, arguments, message.params, caller)

@@ -313,7 +313,7 @@ class HttpEndpoint:
         exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
         handler = listen_handler(self._handler, exchange, self._modern, self.followers) if listens else self._handler
         call = request.call(exchange, head.headers)
-        served = self._calls.run(exchange, run_call(handler, call, exchange), call.size, caller)
+        served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params), caller)
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
         # has got its response, the stream, which ends it.
         if isinstance(served, asyncio.Task) and not listens:

@@ -173,7 +173,7 @@ class SessionRequests:
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Run a call; while it waits, its session can cancel it. `account` is one that it was charged to already."""
         walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
-        served = self._calls.run(exchange, walk, call.size, call.caller, account)
+        served = self._calls.run(exchange, walk, len(call.params), call.caller, account)
         if isinstance(served, asyncio.Task):
             session.calls[request_id] = served
             served.add_done_callback(lambda _: session.calls.pop(request_id))

@@ -48,7 +48,7 @@ class Sessionless(Struct, eq=False):
         return self._run(handler, plain.call(caller, exchange), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
-        served = self.calls.run(exchange, run_call(handler, call, exchange), call.size, call.caller)
+        served = self.calls.run(exchange, run_call(handler, call, exchange), len(call.params), call.caller)
         if isinstance(served, asyncio.Task):
             # The response cannot be resumed.
             sink.on_gone(served.cancel)
