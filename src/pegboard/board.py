@@ -571,6 +571,9 @@ class Board(GroupedRegistry, Hosted):
                 key = await shared_key(shared.store.records, self.name)
                 for seal in self._sealed_alone:
                     seal.prefer(key)
+            for attached in self._attached:
+                if isinstance(attached.middleware, Middleware):
+                    attached.middleware.use_store(shared.store)
             self._feed = ChangeFeed(self.changes, shared.store.feeds, self.name, self.limits.changes)
             await self._feed.start()
         self._warn_unmatched()

@@ -28,9 +28,6 @@ ProgressToken: TypeAlias = str | int
 
 EMPTY_OBJECT = Raw(b"{}")
 
-NOTED = "dev.pegboard/noted"
-"""The key of `call.state` for the facts of `Call.note`."""
-
 
 class CallScoped:
     """A parameter annotated with a subclass of this receives the call itself; callers do not send it.
@@ -189,12 +186,14 @@ class CallNotes(Struct):
     downstream_ms: how long requests to a server behind a gateway took.
     log_id: its name in the log, if something was logged.
     trace_id: the id of its trace.
+    facts: what parts of the server add to its record in the audit log and the history.
     """
 
     inside: tuple[float, float] | None = None
     downstream_ms: float = 0.0
     log_id: str = ""
     trace_id: str = ""
+    facts: Mapping[str, Json] = {}
 
 
 class Call(Struct, kw_only=True):
@@ -306,7 +305,8 @@ class Call(Struct, kw_only=True):
 
         A fact names a credential or an approval, and never contains a secret.
         """
-        self.state.setdefault(NOTED, {}).update(facts)
+        notes = self.notes
+        notes.facts = {**notes.facts, **facts}
 
     @property
     def principal(self) -> Principal:

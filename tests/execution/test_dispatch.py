@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from pegboard import Board, Client
-from pegboard.call import NOTED, Call, Handler, Reply
+from pegboard.call import Call, Handler, Reply
 from pegboard.errors import AccessDenied, InvalidParams, MethodNotFound, ToolError, UnknownTool
 from pegboard.testing import make_call
 
@@ -104,7 +104,7 @@ async def test_a_call_names_the_rule_that_allowed_or_denied_it() -> None:
         try:
             return await proceed(call)
         finally:
-            seen.append(call.state.get(NOTED, {}).get("rule") or call.rule)
+            seen.append(call.notes.facts.get("rule") or call.rule)
 
     board.use(watch)
     board.add(hello, name="read")

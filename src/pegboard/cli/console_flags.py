@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from pegboard.console.console import Console
 from pegboard.console.console_subject import ConsoleSubject
+from pegboard.middleware.observability.history import History
 from pegboard.server.hosting import Hosted
 from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
@@ -18,16 +19,32 @@ def add_console_flags(parser: argparse.ArgumentParser) -> None:
         "--no-console", action="store_false", dest="console", help="do not serve the console at /console"
     )
     group.add_argument("--open", action="store_true", help="open the console in the browser")
+    group.add_argument(
+        "--no-history", action="store_false", dest="history", help="do not keep calls in the store, only in memory"
+    )
 
 
 def add_console(
-    served: Hosted, make_subject: Callable[[], ConsoleSubject], chosen: argparse.Namespace, options: ServingOptions
+    served: Hosted,
+    make_subject: Callable[[History], ConsoleSubject],
+    chosen: argparse.Namespace,
+    options: ServingOptions,
 ) -> Console | None:
-    """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in."""
+    """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in.
+
+    The history is kept without a console, too, if there is a store.
+    """
     local = options["uds"] is None and is_loopback(options["host"])
-    if not chosen.console or options["transport"] == "stdio" or options["workers"] > 1:
+    is_shown = (
+        chosen.console
+        and options["transport"] != "stdio"
+        and options["workers"] == 1
+        and (local or served.auth is not None)
+    )
+    if not is_shown and (not chosen.history or options["store"] == "memory"):
         return None
-    return Console(make_subject(), link=local) if local or served.auth is not None else None
+    subject = make_subject(History(store=chosen.history))
+    return Console(subject, link=local) if is_shown else None
 
 
 def announce_approvals(served: Hosted) -> list[str]:

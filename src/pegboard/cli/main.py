@@ -22,6 +22,7 @@ VERBS = {
     "connections": "list and remove the connections of users to servers",
     "lock": "pin tool definitions; review and accept changes",
     "audit": "check an audit log, and search it",
+    "history": "search the latest calls of a server",
     "lint": "check rules; show what a caller may see and use",
     "list": "list the tools of a file or a server",
     "call": "call a tool of a file or a server",

@@ -16,9 +16,9 @@ from pegboard.middleware.observability.history import History
 class BoardSubject:
     """A board: one lane, no servers."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, history: History | None = None) -> None:
         self.served = self.board = board
-        self.history = History()
+        self.history = history or History()
         board.use(self.history)
         self._since = time()
         self._counted: tuple[int, dict[str, Json]] = (-1, {})

@@ -27,6 +27,8 @@ from pegboard.server.pages.plain_page import redirect
 from pegboard.server.pages.sign_in import Visitor, root_of
 
 PATH: Final = "/console"
+MAX_CALLS: Final = 2000
+"""How many calls a page shows."""
 MAX_PAGES: Final = 16
 """How many pages may be open at once."""
 
@@ -69,7 +71,7 @@ class Console:
             "me": self._describe_visitor,
             "overview": lambda visitor, query: self._subject.overview(),
             "tools": lambda visitor, query: self._subject.tools(),
-            "calls": lambda visitor, query: [kept.summary() for kept in subject.history],
+            "calls": lambda visitor, query: self._list_calls(query),
             "search": lambda visitor, query: self._subject.search(query.get("q", "")[:200]),
             "lock": lambda visitor, query: self._subject.lock(),
             "sessions": lambda visitor, query: describe_sessions(subject.served),
@@ -127,12 +129,12 @@ class Console:
     async def _document(self, name: str, query: Mapping[str, str], visitor: Visitor) -> Answer:
         if name.startswith("calls/"):
             number = name.removeprefix("calls/")
-            kept = self._subject.history.find(int(number)) if number.isdecimal() and len(number) < 16 else None
+            kept = await self._subject.history.find(_read_number(number))
             if kept is None:
                 return _json({"error": "This call is not kept any more"}, 404)
-            return _json(kept.details())
+            return _json(kept.everything())
         if name == "calls.jsonl":
-            lines = b"\n".join(_encode(kept.details()) for kept in self._subject.history)
+            lines = b"\n".join([_encode(kept.everything()) async for kept in self._subject.history.all()])
             disposition = (b"content-disposition", b'attachment; filename="calls.jsonl"')
             return Answer(200, lines + b"\n", b"application/jsonl", (*_FRESH, disposition))
         if name == "audit":
@@ -144,6 +146,12 @@ class Console:
             return _json({"error": "Not found"}, 404)
         found = document(visitor, query)
         return _json(await found if isinstance(found, Awaitable) else found)
+
+    async def _list_calls(self, query: Mapping[str, str]) -> Json:
+        """The latest calls; with `text`, those that contain it."""
+        text = query.get("text", "")[:200].casefold()
+        found = await self._subject.history.latest(MAX_CALLS)
+        return [kept.summary() for kept in found if not text or kept.contains(text)]
 
     def _describe_visitor(self, visitor: Visitor, query: Mapping[str, str]) -> Json:
         principal = visitor.principal
@@ -169,7 +177,7 @@ class Console:
         self._open_pages += 1
         try:
             stream = LiveStream(self._subject, sink, visitor.principal, is_allowed)
-            await stream.run(int(after) if after.isdecimal() and len(after) < 16 else 0)
+            await stream.run(_read_number(after))
         finally:
             self._open_pages -= 1
         return None
@@ -259,6 +267,10 @@ class Console:
 
 def _lacking(right: Right, visitor: Visitor) -> Answer:
     return _json({"error": f"This needs the scope console.{right}, which {visitor.principal.id} lacks"}, 403)
+
+
+def _read_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else 0
 
 
 def _json(value: Json, status: int = 200) -> Answer:

@@ -21,9 +21,9 @@ from pegboard.middleware.observability.masking import mask_command, mask_text
 class GatewaySubject:
     """A gateway: a lane for each server."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, history: History | None = None) -> None:
         self.served = gateway
-        self.history = History()
+        self.history = history or History()
         gateway.use(self.history)
         self._since = time()
         # Changes made in the console: an open page may hold an older state than the one it was last sent.

@@ -24,7 +24,9 @@ STATE_SECONDS: Final = 1.0
 CHECK_SECONDS: Final = 5.0
 """How long a page may follow after its person has signed out."""
 MAX_SENT: Final = 500
-"""How many calls one event lists."""
+"""How many new calls one event lists."""
+MAX_SHOWN: Final = 2000
+"""How many past calls a page begins with."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -62,12 +64,11 @@ class LiveStream:
                         return
                     check_at = time.monotonic() + CHECK_SECONDS
                 self._called.clear()
-                newer = history.since(after)
+                newer = await history.since(after, MAX_SENT) if after else await history.latest(MAX_SHOWN)
                 if newer:
-                    sent = newer[:MAX_SENT]
-                    after = sent[-1].number
-                    await self._send("calls", [kept.summary() for kept in sent])
-                if len(newer) > MAX_SENT:
+                    after = newer[-1].number
+                    await self._send("calls", [kept.summary() for kept in newer])
+                if len(newer) >= MAX_SENT:
                     self._called.set()
                 await self._send_state()
                 if self._inbox_changed:

@@ -13,6 +13,7 @@ from pegboard.call import Call, Json
 from pegboard.call_target import KINDS
 from pegboard.errors import DeclarationError
 from pegboard.hooks.observation import Observation
+from pegboard.stores.store import Store
 
 _COMPOSED_FROM = frozenset({"order", "enabled", "kinds", "before", "after", "error", "around", "observe"})
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -68,6 +69,9 @@ class Middleware(metaclass=_WatchedMeta):
 
         `seen` can be kept, `call` must not be.
         """
+
+    def use_store(self, store: Store) -> None:
+        """The board has a store, which other processes share; called before `start`."""
 
     async def start(self) -> None:
         """The first board that this is attached to starts to serve; also called if disabled."""

@@ -629,3 +629,23 @@ def post(child: HttpChild, method: str, params: dict[str, Any], session: str = "
     if text.startswith(("event:", "id:", "data:", ":", "retry:")):
         text = re.findall(r"^data: (.+)$", text, re.MULTILINE)[-1]
     return found, json.loads(text)
+
+
+async def test_calls_and_their_audit_records_are_there_after_the_gateway_was_killed(folder: Folder) -> None:
+    folder.servers = {"more": {"board": "more.py"}}
+    folder.write(middleware=[{"use": "Audit", "options": {"path": "records"}}])
+    secret, config = {"PEGBOARD_SECRET": "a secret of the tests"}, str(folder.config)
+    for count in (1, 2):
+        with folder.up(**secret) as child:
+            async with Client(f"http://127.0.0.1:{child.port}/mcp") as client:
+                assert (await client.call("dev__more__add", {"a": count, "b": "1"})).structured == count + 1
+            wait_until(lambda: len(folder.run("history", "--config", config)[1].splitlines()) == count)  # noqa: B023 — waited for here
+            child.process.kill()
+    code, out, _ = folder.run("history", "--config", config, "--json")
+    calls = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [(call["name"], call["lane"], call["repairs"]) for call in calls] == [("dev__more__add", "dev/more", 1)] * 2
+    code, out, err = folder.run("audit", "verify", config, **secret)
+    assert (code, err) == (0, "intact\n")
+    code, out, _ = folder.run("audit", "show", "records", "--tool", "dev_*", "--json")
+    assert [json.loads(line)["arguments"] for line in out.splitlines()] == [{"a": 1, "b": "1"}, {"a": 2, "b": "1"}]

@@ -97,7 +97,7 @@ def main(argv: list[str]) -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
     began = time.monotonic()
     demo = Demo()
-    console = add_console(demo, lambda: GatewaySubject(demo), chosen, options)
+    console = add_console(demo, lambda history: GatewaySubject(demo, history), chosen, options)
 
     def on_ready(url: str) -> None:
         first = announce_console(console, chosen, url)

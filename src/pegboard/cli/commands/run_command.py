@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     # What the file prints while it is imported must not reach the client.
     pipes = claim_pipes() if options["transport"] == "stdio" else None
     board = load_board(chosen.target)
-    console = add_console(board, lambda: BoardSubject(board), chosen, options)
+    console = add_console(board, lambda history: BoardSubject(board, history), chosen, options)
 
     def ready(url: str) -> None:
         announce(board, url, began, [*announce_console(console, chosen, url), *announce_approvals(board)])

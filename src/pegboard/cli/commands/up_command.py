@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         stdio = options["transport"] == "stdio" or (options["transport"] == "auto" and started_by_client())
         options["store"] = "memory" if stdio and alone else f"sqlite:{store_path(path)}"
 
-    console = add_console(gateway, lambda: GatewaySubject(gateway), chosen, options)
+    console = add_console(gateway, lambda history: GatewaySubject(gateway, history), chosen, options)
 
     def on_ready(url: str) -> None:
         _reload_on_hangup(gateway)

@@ -187,7 +187,7 @@ export function matching(calls) {
 
 /** What a call counts as: error, asked, repaired or ok. */
 export function kindOf(call) {
-  if (call.outcome === "error" || call.outcome === "cancelled") return "error";
+  if (["failed", "refused", "cancelled"].includes(call.outcome)) return "error";
   if (call.outcome === "asked" || call.outcome === "task") return "asked";
   return call.repairs ? "repaired" : "ok";
 }

@@ -13,10 +13,13 @@ from pegboard.call import Json
 from pegboard.call_target import CalledTool
 from pegboard.middleware.observability.masking import MASK, has_hint, is_secret, mask_text, words_of
 from pegboard.middleware.observability.secret_names import EVERYTHING, declared_names, secret_names
+from pegboard.protocol.json_values import as_object
 from pegboard.schema.name_similarity import find_near
 
 _TOOLS_KEPT: Final = 10_000
 _KEYS_KEPT: Final = 4096
+_NAMES_OF: Final = ("rule", "approval", "credential", "trace")
+"""The facts whose values name something."""
 MAX_TEXT: Final = 2000
 """The length from which a text is cut."""
 _SCANNED: Final = 16_384
@@ -43,6 +46,12 @@ class CallMasking:
         self._max_text = min(max_text, _SCANNED)
         self._tools: BoundedDict[int, tuple[CalledTool, ToolMasking]] = BoundedDict(_TOOLS_KEPT)
         self.plain = ToolMasking(self._names, self._max_text, {})
+
+    def facts(self, facts: Mapping[str, Json]) -> dict[str, Json]:
+        """The facts that were noted about a call; `credential` and the like are names, not secrets."""
+        plain, names = self.plain, {name: value for name, value in facts.items() if name in _NAMES_OF}
+        others = plain.arguments({name: value for name, value in facts.items() if name not in names})[0]
+        return {**{name: plain.arguments(value)[0] for name, value in names.items()}, **as_object(others)}
 
     def of(self, tool: CalledTool) -> ToolMasking:
         """How values of this tool are masked."""
@@ -105,7 +114,7 @@ class ToolMasking:
         if isinstance(value, str):
             return self._mask_text(value, secrets, budget, depth)
         if not isinstance(value, dict | list | tuple):
-            return value
+            return MASK if secrets.contain(value) else value
         if depth == _MAX_DEPTH or budget.nodes < 0:
             return "…"
         budget.nodes -= len(value) + 1
@@ -120,7 +129,7 @@ class ToolMasking:
             elif isinstance(item, _PARTS):
                 shown[title] = self._mask(item, secrets, budget, depth + 1)
             else:
-                shown[title] = item
+                shown[title] = MASK if secrets.contain(item) else item
         return shown
 
     def _mask_text(self, text: str, secrets: Secrets, budget: _Budget, depth: int) -> Json:
@@ -182,6 +191,10 @@ class Secrets:
         elif isinstance(value, int | float) and len(str(value)) >= _SHORTEST:
             self._texts.append(str(value))
         return MASK
+
+    def contain(self, value: Json) -> bool:
+        """Whether a number is one of them."""
+        return bool(self._texts) and not isinstance(value, bool) and str(value) in self._texts
 
     def hide(self, text: str) -> str:
         """The text without them."""

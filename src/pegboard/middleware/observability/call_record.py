@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from pegboard.bounded_dict import BoundedDict
-from pegboard.call import NOTED, Call, Caller, Json
+from pegboard.call import Call, Caller, Json
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.call_masking import CallMasking
 
@@ -120,8 +120,8 @@ class CallRecorder:
         # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
         if call.trace is not None or bytes(call.params).find(b"traceparent") >= 0:
             record.trace = _trace_of(call)
-        if call._state is not None and NOTED in call._state:
-            _add_facts(record, call._state[NOTED], self._masking)
+        if call._notes is not None and call._notes.facts:
+            _add_facts(record, self._masking.facts(call._notes.facts))
         return record
 
     def _show(self, call: Call, sent: Json) -> Raw:
@@ -156,22 +156,13 @@ def _trace_of(call: Call) -> str:
     return found[1] if found is not None else ""
 
 
-def _add_facts(record: CallRecord, noted: Mapping[str, Json], masking: CallMasking) -> None:
-    details: dict[str, Json] = {}
-    for name, value in noted.items():
-        match name:
-            case "rule":
-                record.rule = str(value)
-            case "approval":
-                record.approval = masking.plain.arguments(value)[0]
-            case "credential":
-                record.credential = masking.plain.arguments(value)[0]
-            case "trace":
-                record.trace = str(value)
-            case _:
-                details[name] = value
-    if details:
-        record.details = mask_details(details, masking)
+def _add_facts(record: CallRecord, facts: dict[str, Json]) -> None:
+    record.rule = str(facts.pop("rule", record.rule))
+    record.trace = str(facts.pop("trace", record.trace))
+    record.approval = facts.pop("approval", None)
+    record.credential = facts.pop("credential", None)
+    if facts:
+        record.details = _bounded(facts)
 
 
 def mask_details(details: Mapping[str, Json], masking: CallMasking) -> Raw:
