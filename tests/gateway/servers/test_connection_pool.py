@@ -71,6 +71,29 @@ async def test_idle_connections_of_callers_are_closed_and_the_gateways_own_is_ke
         await pool.close()
 
 
+async def test_a_retired_connection_ends_with_its_running_requests() -> None:
+    made = Made()
+    async with nothing_left():
+        pool = ConnectionPool("x", made)
+        first, unused = pool.connection("ann"), pool.connection("bob")
+        first_link, first.users = made.links["ann"], 1
+        pool.retire("ann")
+        pool.retire("bob")
+        await until(lambda: made.links["bob"].closed == 1)
+        assert unused.retired
+        # The next request gets a new one meanwhile.
+        assert pool.connection("ann") is not first
+        pool.close_retired(first)
+        assert first_link.closed == 0
+        first.users = 0
+        pool.close_retired(first)
+        await until(lambda: first_link.closed == 1)
+        pool.connection("eve").users = 1
+        pool.retire("eve")
+        await pool.close()
+        assert made.links["eve"].closed == 1
+
+
 async def test_a_lane_that_does_not_close_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
     made = Made()

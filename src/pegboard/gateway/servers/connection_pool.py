@@ -81,6 +81,7 @@ class ConnectionPool:
         """Close a connection when its running requests have ended; the next request for this key gets a new one."""
         connection = self.connections.pop(key, None)
         if connection is not None:
+            connection.retired = True
             self._retired.add(connection)
             self.close_retired(connection)
 

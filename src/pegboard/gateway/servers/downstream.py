@@ -256,11 +256,11 @@ class Downstream:
                 slots.free(account)
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
-            if key is not OWN_KEY and not connection.users:
+            if connection.retired:
                 self._pool.close_retired(connection)
-                if connection.breaker.is_open and self._pool.connections.get(key) is connection:
-                    # The supervisor does not watch a caller's own connection: the next call gets a new one.
-                    self._pool.drop(key)
+            elif key is not OWN_KEY and not connection.users and connection.breaker.is_open:
+                # The supervisor does not watch a caller's own connection: the next call gets a new one.
+                self._pool.drop(key)
 
     def explain(self, fault: ServerFault) -> str:
         """What a caller may know about a fault, without the server's address, command or requests."""

@@ -48,6 +48,8 @@ class ServerConnection:
         start_timeout: float = 0.0,
     ) -> None:
         self.users = 0
+        self.retired = False
+        """Whether it ends with its running requests."""
         self.used_at = 0.0
         self.running_calls: dict[OutgoingRequest, None] = {}
         self.unattributed = UnattributedChannel(name, roots, self.running_calls.keys())

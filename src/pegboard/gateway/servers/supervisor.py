@@ -154,7 +154,8 @@ class Supervisor:
                 except PegboardError as met:
                     problem = met
                 else:
-                    self._pool.drop(OWN_KEY)
+                    # A call may have begun since it was found idle.
+                    self._pool.retire(OWN_KEY)
                     self._set_state("idle", "")
                     return
                 failures = 1 if loop.time() - self._ready_at > STEADY_SECONDS else failures + 1
