@@ -14,14 +14,13 @@ from pegboard.protocol.content import (
     Annotations,
     Block,
     Meta,
-    audio_block,
     check_annotations,
     encode_base64,
     guess_by_magic,
     guess_by_suffix,
-    image_block,
     is_textual,
     link_block,
+    media_block,
     name_of,
     resource_block,
     text_block,
@@ -84,6 +83,9 @@ class Media(Content):
             raise ValueError(f"{kind}: not known to be {self.family} ({found}); pass it: {kind}(…, mime_type=…)")
         self.mime_type = guessed
 
+    def to_block(self) -> Block:
+        return media_block(self.family, encode_base64(self.data), self.mime_type, self.annotations, self.meta)
+
 
 class Image(Media):
     """An image for the model or the user.
@@ -99,9 +101,6 @@ class Image(Media):
 
     family = "image"
 
-    def to_block(self) -> Block:
-        return image_block(encode_base64(self.data), self.mime_type, self.annotations, self.meta)
-
 
 class Audio(Media):
     """Audio for the model or the user; clients older than 2025-03-26 get a sentence instead.
@@ -116,9 +115,6 @@ class Audio(Media):
     __slots__ = ()
 
     family = "audio"
-
-    def to_block(self) -> Block:
-        return audio_block(encode_base64(self.data), self.mime_type, self.annotations, self.meta)
 
 
 class File(Content):

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from pegboard.protocol.content import (
-    audio_block,
     blocks_for,
     check_annotations,
     encode_base64,
     guess_by_magic,
     guess_by_suffix,
-    image_block,
     is_textual,
     link_block,
+    media_block,
     name_of,
     resource_block,
     text_block,
@@ -23,8 +22,8 @@ from pegboard.protocol.content import (
 
 ALL = [
     text_block("hello", {"audience": ["user"]}, {"k": 1}),
-    image_block(encode_base64(b"img"), "image/png"),
-    audio_block(encode_base64(b"RIFF"), "audio/wav", {"priority": 0.5}),
+    media_block("image", encode_base64(b"img"), "image/png"),
+    media_block("audio", encode_base64(b"RIFF"), "audio/wav", {"priority": 0.5}),
     resource_block("file:///a.txt", "text", "text/plain"),
     resource_block("file:///a.bin", b"\x00"),
     link_block("notes://a", "a", title="A note", description="about a", mime_type="text/plain", size=3),

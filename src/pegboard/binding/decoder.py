@@ -87,7 +87,9 @@ class _Compiler:
     def _wire_nullable(self, inner: Shape) -> Decoder:
         wire = self.wire(inner)
         wanted = wire.type if wire.type is Any else either_type((wire.type, None))
-        return Decoder(wanted, wire.sound, None if wire.load is None else _unless_null(wire.load))
+        load = wire.load
+        unless_null = None if load is None else (lambda value: None if value is None else load(value))
+        return Decoder(wanted, wire.sound, unless_null)
 
     def _wire_items(self, shape: ListShape) -> Decoder:
         item = self.wire(shape.item)
@@ -123,7 +125,7 @@ class _Compiler:
         """The loader that starts from plain JSON, without msgspec."""
         wire = self.wire(shape)
         if wire.type is Any:
-            return wire.load or _unchanged
+            return wire.load or (lambda value: value)
         if wire.load is None:
             return lambda value: convert(value, wire.type)
         finish = wire.load
@@ -309,14 +311,6 @@ def _load_choice(shape: ChoiceShape) -> Load:
 
 def _load_items(load: Load, kind: Any) -> Load:
     return lambda values: kind(load_at(f"[{place}]", load, value) for place, value in enumerate(values))
-
-
-def _unless_null(load: Load) -> Load:
-    return lambda value: None if value is None else load(value)
-
-
-def _unchanged(value: Json) -> Any:
-    return value
 
 
 def _count_unknown(option: Shape, value: Json) -> int:

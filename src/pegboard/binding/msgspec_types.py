@@ -109,11 +109,9 @@ def _is_half_read(record: RecordShape) -> bool:
 
 def drops_names(shape: Shape) -> bool:
     """Whether a value of this shape may contain names that its class drops."""
-    return any(isinstance(part, RefShape) or _drops(part) for part in walk(shape))
-
-
-def _drops(shape: Shape) -> bool:
-    return isinstance(shape, RecordShape) and shape.extras == "drop"
+    return any(
+        isinstance(part, RefShape) or (isinstance(part, RecordShape) and part.extras == "drop") for part in walk(shape)
+    )
 
 
 def compile_names(fields: Sequence[FieldShape]) -> Callable[[bytes | Raw], Any] | None:

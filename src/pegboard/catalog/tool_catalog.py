@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pegboard.call import EncodedResult, Json
@@ -73,10 +73,8 @@ class ToolCatalog:
 
     def suggest(self, name: str, view: View | None = None) -> list[str]:
         """Up to three names that are close to an unknown one; none after too many unknown names."""
-        return self._suggestions.suggest(name, self._shown_names(view))
-
-    def _shown_names(self, view: View | None) -> Collection[str]:
-        return self._tools if view is None else [tool.name for tool in self.shown(view)]
+        shown = self._tools if view is None else [tool.name for tool in self.shown(view)]
+        return self._suggestions.suggest(name, shown)
 
     def shown(self, view: View) -> list[Tool]:
         """The tools that callers with this view see."""

@@ -11,14 +11,10 @@ from pegboard.limits import Limits
 from pegboard.security.seal import Seal
 
 
-def _default_seal() -> Seal:
-    return Seal("requestState", [secrets.token_bytes(32)], secret=True)
-
-
 class CallResources(Struct, frozen=True, kw_only=True):
     """The sealer of tickets and the change log that calls use; without a board, changes are dropped."""
 
-    tickets: Seal = field(default_factory=_default_seal)
+    tickets: Seal = field(default_factory=lambda: Seal("requestState", [secrets.token_bytes(32)], secret=True))
     changes: ChangeSource | None = None
     limits: Limits = Limits()
 

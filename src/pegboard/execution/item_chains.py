@@ -41,15 +41,12 @@ class ItemChains:
         try:
             item, make = self._find(call)
         except (InvalidParams, AccessDenied):
-            item, make = UNKNOWN_ITEM, self._rejecter
+            item, make = UNKNOWN_ITEM, lambda: self._reject
         call.tool = item
         found = self._chains.get(id(item))
         if found is None:
             found = self._chains[id(item)] = item, self._surround(self._kind, item, make())
         return found[1](call)
-
-    def _rejecter(self) -> Handler:
-        return self._reject
 
     async def _reject(self, call: Call) -> Reply:
         """The innermost Handler for unknown names: looks for the item again, to raise the error inside the hooks."""

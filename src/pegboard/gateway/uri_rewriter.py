@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from pegboard.call import Json
@@ -172,11 +173,8 @@ class UriRewriter:
         if isinstance(meta := rewritten.get("_meta"), dict):
             rewritten["_meta"] = self.in_meta(meta)
             if not NOTES.isdisjoint(meta):
-                return translate_notes(rewritten, self._to_name, self.to_gateway)
+                return translate_notes(rewritten, partial(join_name, self._toolbox, self._server), self.to_gateway)
         return rewritten
-
-    def _to_name(self, tool: str) -> str:
-        return join_name(self._toolbox, self._server, tool)
 
     def _contents(self, item: Json) -> Json:
         if isinstance(item, dict) and isinstance(uri := item.get("uri"), str):

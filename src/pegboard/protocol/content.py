@@ -165,12 +165,11 @@ def text_block(text: str, annotations: Annotations | None = None, meta: Meta | N
     return _dressed({"type": "text", "text": text}, annotations, meta)
 
 
-def image_block(base64: str, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None) -> Block:
-    return _dressed({"type": "image", "data": base64, "mimeType": mime_type}, annotations, meta)
-
-
-def audio_block(base64: str, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None) -> Block:
-    return _dressed({"type": "audio", "data": base64, "mimeType": mime_type}, annotations, meta)
+def media_block(
+    kind: str, base64: str, mime_type: str, annotations: Annotations | None = None, meta: Meta | None = None
+) -> Block:
+    """An image or audio."""
+    return _dressed({"type": kind, "data": base64, "mimeType": mime_type}, annotations, meta)
 
 
 def resource_block(

@@ -156,7 +156,7 @@ class RepairWalk:
         container = isinstance(value, CONTAINERS)
         if container:
             self._pay_check(value)
-        if node.fits(value) and not (container and self._has_undeclared(node, value)):
+        if node.fits(value) and not (container and any(find_undeclared(self._places.at(node.pointers), value))):
             return value
         if isinstance(value, str):
             if len(value) > self._longest and not node.accepts(value):
@@ -169,9 +169,6 @@ class RepairWalk:
         if isinstance(value, list) and "array" in node.types:
             return self._repair_list(node, value, path, depth)
         return self._convert(node, value, path, depth, wrap=wrap)
-
-    def _has_undeclared(self, node: SchemaNode, value: Json) -> bool:
-        return next(find_undeclared(self._places.at(node.pointers), value), None) is not None
 
     def _leave(self, value: str, path: Path) -> str:
         """Keep text that is too long to be parsed as something else."""

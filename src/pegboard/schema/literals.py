@@ -314,7 +314,7 @@ class Names:
 
     def __init__(self, names: Mapping[str, Json], *, exact: bool = False) -> None:
         self._spelt: list[tuple[Callable[[str], str], dict[str, dict[str | None, Json]]]] = []
-        for spell in (str.strip,) if exact else (_without_case, fold_name):
+        for spell in (str.strip,) if exact else (lambda name: name.strip().casefold(), fold_name):
             spelt: dict[str, dict[str | None, Json]] = {}
             for name, value in names.items():
                 spelt.setdefault(spell(name), {})[encode(value)] = value
@@ -331,7 +331,3 @@ class Names:
             if sought in spelt:
                 return list(spelt[sought].values())
         return []
-
-
-def _without_case(name: str) -> str:
-    return name.strip().casefold()

@@ -134,7 +134,7 @@ def _search(value: Any, path: Path, above: tuple[int, ...]) -> Iterator[tuple[Pa
 
 def _children(value: Any) -> Iterator[tuple[str | int, Any]] | None:
     if isinstance(value, dict):
-        return ((_readable(key), child) for key, child in value.items())
+        return ((str(key), child) for key, child in value.items())
     if isinstance(value, list | tuple | set | frozenset):
         return enumerate(value)
     if isinstance(value, type):
@@ -187,10 +187,6 @@ def _simpler(value: Any) -> Any:
         return simplify(value)
     except (ContentInside, *UNWRITABLE):
         return None
-
-
-def _readable(key: Any) -> str:
-    return key if isinstance(key, str) else str(key)
 
 
 def as_plain(value: Any) -> Json:

@@ -136,7 +136,7 @@ class Seal:
     def _locks(self) -> tuple[_Signature | _Cipher, ...]:
         """One for each key, newest first, of the best kind available."""
         if self._made is None:
-            kind: type[_Cipher | _Signature] = _Cipher if self._secret and _can_encrypt() else _Signature
+            kind: type[_Cipher | _Signature] = _Cipher if self._secret and find_spec("cryptography") else _Signature
             self._made = tuple(kind(self._context, key) for key in self._keys)
         return self._made
 
@@ -155,7 +155,3 @@ def _decode_text(text: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return raw if _encode_text(raw) == text else None
-
-
-def _can_encrypt() -> bool:
-    return find_spec("cryptography") is not None

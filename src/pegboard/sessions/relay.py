@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -53,11 +53,9 @@ class _Carry(Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_answer = msgspec.msgpack.Decoder(_Answer).decode
-_decode_cancel = msgspec.msgpack.Decoder(_Cancel).decode
-_decode_handoff = msgspec.msgpack.Decoder(StreamHandoff).decode
 _decode_position = msgspec.msgpack.Decoder(_ListenPosition).decode
-_decode_carry = msgspec.msgpack.Decoder(_Carry).decode
+
+OrderT = TypeVar("OrderT", _Answer, _Cancel, _Carry, StreamHandoff)
 
 
 class Relay:
@@ -73,11 +71,23 @@ class Relay:
         # By session: the process that carried its changes before the stream that is open here.
         self._before: dict[str, str] = {}
         self._passing = OwnedTasks()
-        cluster.on_message(_ANSWER, self._receive_answer)
-        cluster.on_message(_CANCEL, self._receive_cancel)
-        cluster.on_message(STREAM_HANDOFF, self._receive_handoff)
         cluster.on_message(_LISTEN, self._receive_listen)
-        cluster.on_message(_CARRY, self._receive_carry)
+        self._on_message(_ANSWER, _Answer, _receive_answer)
+        self._on_message(_CANCEL, _Cancel, lambda session, cancel: session.cancel(cancel.id))
+        self._on_message(STREAM_HANDOFF, StreamHandoff, _receive_handoff)
+        self._on_message(_CARRY, _Carry, self._receive_carry)
+
+    def _on_message(self, kind: str, form: type[OrderT], act: Callable[[Session, OrderT], None]) -> None:
+        """Act on messages of that kind and form if their session is here."""
+        decode = msgspec.msgpack.Decoder(form).decode
+
+        def receive(message: bytes) -> None:
+            order = decode(message)
+            session = self._sessions.find_by_digest(order.session)
+            if session is not None:
+                act(session, order)
+
+        self._cluster.on_message(kind, receive)
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -96,24 +106,6 @@ class Relay:
             session.cancel(request_id)
             return None
         return self._cluster.broadcast(_CANCEL, _encode(_Cancel(digest(session.caller.session), request_id)))
-
-    def _receive_answer(self, message: bytes) -> None:
-        answer = _decode_answer(message)
-        session = self._sessions.find_by_digest(answer.session)
-        if session is not None:
-            session.answer(Message("2.0", id=answer.id, result=_raw(answer.result), error=_raw(answer.error)))
-
-    def _receive_cancel(self, message: bytes) -> None:
-        cancel = _decode_cancel(message)
-        session = self._sessions.find_by_digest(cancel.session)
-        if session is not None:
-            session.cancel(cancel.id)
-
-    def _receive_handoff(self, message: bytes) -> None:
-        part = _decode_handoff(message)
-        session = self._sessions.find_by_digest(part.session)
-        if session is not None and session.streamed:
-            session.streams.detach_connection(part.stream, part.retry_ms)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -154,15 +146,20 @@ class Relay:
             newest.idle = True
         return _at_once(_encode(position))
 
-    def _receive_carry(self, message: bytes) -> None:
-        carry = _decode_carry(message)
-        session = self._sessions.find_by_digest(carry.session)
-        if session is None:
-            return
+    def _receive_carry(self, session: Session, carry: _Carry) -> None:
         session.heard = carry.after
         for newest in session.listeners[-1:]:
             newest.after, newest.idle = carry.after, False
             self._wake()
+
+
+def _receive_answer(session: Session, answer: _Answer) -> None:
+    session.answer(Message("2.0", id=answer.id, result=_raw(answer.result), error=_raw(answer.error)))
+
+
+def _receive_handoff(session: Session, part: StreamHandoff) -> None:
+    if session.streamed:
+        session.streams.detach_connection(part.stream, part.retry_ms)
 
 
 def _raw(member: bytes) -> Raw:

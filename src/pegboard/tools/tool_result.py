@@ -279,7 +279,7 @@ class ResultWriter:
     def _blocks(self, content: Any) -> list[Block]:
         if content is None:
             return []
-        if isinstance(content, list | tuple) and _is_mixed(content):
+        if isinstance(content, list | tuple) and any(isinstance(item, Content) for item in content):
             return [_block_at(place, item) for place, item in enumerate(content)]
         return [_block(content)]
 
@@ -318,10 +318,6 @@ def _written(number: float) -> str:
     except ValueError as problem:
         raise _unwritable(number) from problem
     raise _unwritable(number)
-
-
-def _is_mixed(items: Sequence[Any]) -> bool:
-    return any(isinstance(item, Content) for item in items)
 
 
 def _is_content(value: Any) -> bool:

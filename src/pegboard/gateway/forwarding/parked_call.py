@@ -154,7 +154,8 @@ class ParkedCall:
     async def _wait(self, questions: Mapping[str, Question]) -> dict[str, Json]:
         loop = asyncio.get_running_loop()
         opened = {key: _PendingQuestion(question, loop.create_future()) for key, question in questions.items()}
-        names = {key: f"{_kind(asked.question)}-{next(self._numbers)}" for key, asked in opened.items()}
+        kinds = {key: question.method.partition("/")[0] for key, question in questions.items()}
+        names = {key: f"{kind}-{next(self._numbers)}" for key, kind in kinds.items()}
         self._open.update({names[key]: asked for key, asked in opened.items()})
         self._changed.set()
         try:
@@ -171,7 +172,3 @@ def _cancel_questions(asked: _PendingQuestion) -> None:
         asked.answer.set_result(decline_result(asked.question))
     except Refusal as refusal:
         asked.answer.set_exception(refusal)
-
-
-def _kind(question: Question) -> str:
-    return question.method.partition("/")[0]

@@ -98,7 +98,7 @@ def _result(destination: Destination, result: dict[str, Json]) -> Mapping[str, J
     try:
         checked = to_reply(destination, CALL, result).result
     except (ResultProblem, MalformedMessage) as problem:
-        name = _name(destination)
+        name = f"{destination.downstream.toolbox}/{destination.downstream.name}"
         error_id = log_failure(_log, "%s: the result of a task violates its declaration (%s)", name, problem)
         checked = error_result(f"{destination.tool} failed, error id {error_id}").result
     assert isinstance(checked, Mapping)  # noqa: S101 — results of servers are never cached
@@ -110,7 +110,3 @@ def _error(error: dict[str, Json], call: Call) -> dict[str, Json]:
     if type(code) is not int:
         return {**error, "code": InternalFailure.code}
     return {**error, "code": with_caller_code(refusal_of(WireError(code)), call).code}
-
-
-def _name(destination: Destination) -> str:
-    return f"{destination.downstream.toolbox}/{destination.downstream.name}"

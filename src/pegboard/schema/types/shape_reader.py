@@ -105,7 +105,7 @@ class ShapeReader:
 
     def _read_annotated(self, annotation: Any, notes: ValueNotes) -> Shape:
         words = annotation.__metadata__
-        if any(_is_pydantic_word(word) for word in words):
+        if any(hasattr(word, "__get_pydantic_core_schema__") and not is_field(word) for word in words):
             return self._read_foreign(annotation, read_notes(words, notes))
         inner = read_notes(words)
         # Constraints of the parameter win over those of its type.
@@ -321,10 +321,6 @@ def _read_scalar(cls: type, notes: ValueNotes) -> ScalarShape | None:
                 return None
             return ScalarShape(notes=notes, type=cls, kind="string", format=format_, make=make)
     return None
-
-
-def _is_pydantic_word(word: Any) -> bool:
-    return hasattr(word, "__get_pydantic_core_schema__") and not is_field(word)
 
 
 def _name(annotation: Any) -> str:
