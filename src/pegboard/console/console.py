@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, LimitReached, PegboardError, StoreDown
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import redirect
-from pegboard.server.pages.sign_in import Visitor, root_of
+from pegboard.server.pages.sign_in import Visitor, read_query, root_of
 
 PATH: Final = "/console"
 MAX_CALLS: Final = 2000
@@ -119,7 +119,7 @@ class Console:
             return await self._post(head, rest, body, sink, visitor, rights)
         if head.method != b"GET":
             return Answer(405, headers=((b"allow", b"GET, POST"), *_FRESH))
-        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=20))
+        query = read_query(head)
         if rest == "/events":
             return await self._follow(query, head, sink, visitor)
         if rest.startswith("/api/"):

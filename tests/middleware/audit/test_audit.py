@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from pegboard import Board, Client, Middleware, ToolError, ToolResult
@@ -19,6 +20,7 @@ from pegboard.errors import REFUSED, DeclarationError, InvalidParams, LimitReach
 from pegboard.logs.audit_sink import NO_AUDIT
 from pegboard.middleware import Audit, RateLimit
 from pegboard.middleware.audit.audit_log import AuditLog
+from pegboard.middleware.audit.latest_records import latest_records
 from pegboard.testing import make_call, run_alone
 from tests.middleware.audit.audit_records import SECRET, findings_of, records_of
 
@@ -328,3 +330,22 @@ def test_what_cannot_work_is_said_when_it_is_made(tmp_path: Path) -> None:
     ):
         with pytest.raises(DeclarationError):
             Audit(tmp_path, **wrong)
+
+
+async def test_a_caller_cannot_hide_or_forge_records_with_the_spelling_of_its_arguments(tmp_path: Path) -> None:
+    """A carriage return is white space in JSON, and ends a line for some programs; of a repeated member, the last counts."""
+    forged = b'{"action":"approvals.grant","at":"2099-01-01T00:00:00.000Z","principal":"admin","outcome":"ok"}'
+    call = make_call("pay", {"amount": 3})
+    call.raw = Raw(b'{"amount":[\r' + forged + b'\r],"amount":\r3}')
+    with audit(tmp_path) as made:
+        await run_alone(made, call=call)
+        shown = latest_records(tmp_path, 10)
+    assert {record["action"]: record.get("arguments") for record in shown} == {
+        "audit.open": None,
+        "tools/call": {"amount": 3},
+    }
+    assert b"\r" not in (tmp_path / "audit-1.000001.jsonl").read_bytes()
+    # The next process finds the end of the log.
+    with audit(tmp_path) as made:
+        await run_alone(made)
+    assert findings_of(tmp_path) == []

@@ -172,9 +172,33 @@ def test_an_old_copy_of_the_head_hides_a_cut_unless_the_end_was_noted(folder: Pa
     for path, content in before.items():
         path.write_bytes(content)
     assert findings_of(folder) == []
-    assert [finding.kind for finding in findings_of(folder, expected={"audit-1": (line["number"], line["hash"])})] == [
-        "cut"
-    ]
+    noted = ("audit-1", (line["number"], line["hash"]))
+    assert [finding.kind for finding in findings_of(folder, expected=[noted])] == ["cut"]
+
+
+def test_an_end_that_was_noted_counts_whatever_later_ends_the_files_name(tmp_path: Path) -> None:
+    """Without a key, someone who writes the files can write a whole other log, and name its end in it."""
+    write(tmp_path, "a", "b", secret=None)
+    line = lines_of(tmp_path)[-1]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    write(tmp_path, "x", "y", secret=None)
+    false_end = ("audit-1", (4, forge_end(tmp_path)))
+    noted = ("audit-1", (line["number"], line["hash"]))
+    assert findings_of(tmp_path, None, expected=[false_end]) == []
+    for expected in ([noted], [noted, false_end]):
+        assert [finding.kind for finding in findings_of(tmp_path, None, expected=expected)] == ["changed"]
+
+
+def forge_end(folder: Path) -> str:
+    """Add a record to a log without a key, and another log that says it is the end; returns its tag."""
+    write_more = writer_of(folder, secret=None)
+    write_more.open()
+    other = writer_of(folder, secret=None)
+    other.append([b'{"at":"2026-01-01T00:00:00.000Z","action":"tools/call"}'])
+    write_more.close()
+    other.close()
+    return str(next(line["hash"] for line in lines_of(folder) if line["number"] == 4))
 
 
 def test_a_wrong_key_and_a_log_without_a_key_are_told_apart(

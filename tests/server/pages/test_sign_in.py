@@ -388,3 +388,17 @@ class DownRecords:
 
     async def get(self, key: str) -> None:
         raise StoreDown("The store does not respond")
+
+
+async def test_a_query_with_very_many_fields_is_answered_like_one_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = "&".join(f"field{number}=" for number in range(150))
+    async with (
+        serving_notes(Auth(keys=True), store=f"sqlite:{tmp_path / 'store.db'}") as (site, _),
+        browsing() as browser,
+    ):
+        paths = ("/notes", "/sign-in", "/sign-in/issuer", "/sign-in/callback")
+        statuses = [(await browser.open(f"{site.url}{path}?{many}")).status_code for path in paths]
+    assert statuses == [200, 200, 401, 401]
+    assert caplog.records == []

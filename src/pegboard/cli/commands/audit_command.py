@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     reports = verify_folder(
         folder,
         read_chain_keys(secret),
-        expected=dict(map(_read_end, chosen.expect)),
+        expected=list(map(_read_end, chosen.expect)),
         partial=chosen.partial,
         unsealed=chosen.unsealed,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from pegboard.auth.auth import Auth
 from pegboard.errors import Busy, LoginFailed, PegboardError
@@ -28,10 +28,9 @@ from pegboard.server.pages.plain_page import (
     PageText,
     plain_page,
 )
-from pegboard.server.pages.sign_in import SignIn, Visitor, root_of
+from pegboard.server.pages.sign_in import SignIn, Visitor, read_query, root_of
 
 PATH: Final = "/connect"
-_FIELDS: Final = 20
 _USED: Final = "This link was used already, or it has expired. Call the tool again to get a new one."
 
 _log = logging.getLogger("pegboard.gateway")
@@ -76,8 +75,7 @@ class ConnectPages:
         return plain_page("Not found", status=404)
 
     async def _show(self, visitor: Visitor, head: Head) -> Answer:
-        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=_FIELDS))
-        link = await self._link(visitor, head, query.get("link", ""))
+        link = await self._link(visitor, head, read_query(head).get("link", ""))
         if isinstance(link, Answer):
             return link
         return self._form(visitor, head, link)
@@ -122,15 +120,13 @@ class ConnectPages:
         return plain_page(f"Log in at {host}", PageLink(f"Continue to {host}", url, button=True), headers=away)
 
     async def _finish(self, visitor: Visitor, head: Head) -> Answer:
-        query = head.query.decode("latin-1")
-        state = dict(parse_qsl(query, max_num_fields=_FIELDS)).get("state", "")
-        login = await self._connections.links.find_login(state)
+        login = await self._connections.links.find_login(read_query(head).get("state", ""))
         if login is None:
             return _problem("This login was finished already, or it took too long. Call the tool again to start again.")
         refused = self._refuse_stranger(visitor, head, login)
         if refused is not None:
             return refused
-        await self._connections.finish(login, f"?{query}")
+        await self._connections.finish(login, f"?{head.query.decode('latin-1')}")
         return _done(login.link)
 
     async def _link(self, visitor: Visitor, head: Head, link_id: str) -> ConnectLink | Answer:

@@ -116,7 +116,8 @@ def last_line(segments: Sequence[Segment]) -> ChainLine | None:
                 if segment.path.suffix != ".gz":
                     size = file.seek(0, os.SEEK_END)
                     file.seek(max(0, size - _TAIL_BYTES - MAX_LINE))
-                lines = file.read().splitlines(keepends=True)
+                # `splitlines` would also split at other characters than the one that ends a line.
+                lines = [text + b"\n" for text in file.read().split(b"\n")[:-1]]
         except (OSError, EOFError):
             continue
         found = next((line for text in reversed(lines) if (line := read_line(text)) is not None), None)

@@ -32,7 +32,7 @@ def _read_tail(path: Path) -> list[dict[str, Any]]:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().splitlines()
+            lines = file.read().split(b"\n")
     except OSError:
         return []
     records = []

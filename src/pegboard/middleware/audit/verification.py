@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -71,7 +71,7 @@ def verify_folder(
     folder: Path,
     keys: Sequence[ChainKey],
     *,
-    expected: Mapping[str, End] | None = None,
+    expected: Sequence[tuple[str, End]] = (),
     partial: bool = False,
     unsealed: bool = False,
 ) -> list[ChainReport]:
@@ -91,13 +91,15 @@ def verify_folder(
     sealed = any(key.id for key in keys)
     if not sealed or unsealed:
         keys = [*keys, ChainKey(None)]
-    reports, ends = [], dict(expected or {})
+    reports: list[ChainReport] = []
+    ends: dict[str, End] = {}
     for chain, segments in chains.items():
         check = _ChainCheck(chain, keys, heads.get(chain, []), partial)
         reports.append(check.run(segments))
         for other, end in check.others.items():
             ends[other] = max(ends.get(other, end), end)
-    for chain, end in ends.items():
+    # Each on its own: a later end that the files themselves name must not stand in for one that was noted elsewhere.
+    for chain, end in [*expected, *ends.items()]:
         report = next((report for report in reports if report.chain == chain), None)
         if report is None:
             report = ChainReport(chain)

@@ -125,9 +125,10 @@ class CallRecorder:
         return record
 
     def _show(self, call: Call, sent: Json) -> Raw:
-        masking, raw = self._masking.of(call.tool), call.raw
-        if len(raw) <= MAX_VALUE and masking.is_plain(sent) and bytes(raw).find(b"\n") < 0:
-            return raw
+        masking = self._masking.of(call.tool)
+        # Encoded again: as sent, they may contain line breaks, and members that are repeated with other values.
+        if len(call.raw) <= MAX_VALUE and masking.is_plain(sent):
+            return Raw(_encode(sent))
         return _bounded(masking.arguments(sent)[0])
 
 

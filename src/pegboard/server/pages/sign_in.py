@@ -177,7 +177,7 @@ class SignIn:
 
     async def _enter(self, head: Head) -> Answer | None:
         """Exchange the token of a link for a cookie, and remove it from the address."""
-        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=_FIELDS))
+        query = read_query(head)
         given = query.pop("token", None)
         if given is None or not self._link or head.method != b"GET":
             return None
@@ -246,7 +246,7 @@ class SignIn:
         auth = self._auth
         if auth is None or not self._ways():
             return _locked()
-        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=_FIELDS))
+        query = read_query(head)
         asked = _own_path(query.get("next") if next_page is None else next_page, root)
         attempt = _Attempt(secrets.token_urlsafe(16), asked)
         parts: list[PagePart] = [PageText(problem, "error")] if problem else []
@@ -264,7 +264,7 @@ class SignIn:
 
     async def _begin(self, head: Head, root: str) -> Answer:
         """Send the browser to an issuer."""
-        query = dict(parse_qsl(head.query.decode("latin-1"), max_num_fields=_FIELDS))
+        query = read_query(head)
         issuer = query.get("issuer", "")
         login = None if self._auth is None else self._auth.logins.get(issuer)
         if self._auth is None or login is None:
@@ -276,7 +276,7 @@ class SignIn:
     async def _finish(self, head: Head, root: str) -> Answer:
         """The browser returns from the issuer."""
         attempt = self._read_attempt(head)
-        pairs = parse_qsl(head.query.decode("latin-1"), max_num_fields=_FIELDS)
+        pairs = _read_pairs(head.query.decode("latin-1"))
         if self._auth is None or attempt is None or attempt.login is None or len(dict(pairs)) < len(pairs):
             raise invalid_token("This sign-in was not begun in this browser, or too long ago")
         identity = await self._auth.finish_login(attempt.issuer, attempt.login, self._callback(head, root), dict(pairs))
@@ -334,6 +334,11 @@ def root_of(head: Head, page: str) -> str:
     return head.locate(quote(before)).rstrip("/")
 
 
+def read_query(head: Head) -> dict[str, str]:
+    """The fields of the query; none if there are too many."""
+    return dict(_read_pairs(head.query.decode("latin-1")))
+
+
 def _read_credentials(auth: Auth, head: Head, resource: str) -> RequestCredentials | None:
     """What a proxy or a program sent."""
     proxy = auth.proxy
@@ -372,10 +377,15 @@ def _read_fields(head: Head, body: bytes) -> dict[str, str]:
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/x-www-form-urlencoded" or len(body) > FORM_BYTES:
         return {}
+    return dict(_read_pairs(body.decode("utf-8", "replace")))
+
+
+def _read_pairs(text: str) -> list[tuple[str, str]]:
+    """The fields of a query or a form; none if there are too many."""
     try:
-        return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_FIELDS))
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError:
-        return {}
+        return []
 
 
 def _bearer(visitor: Visitor) -> str:
