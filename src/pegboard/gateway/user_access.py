@@ -114,8 +114,12 @@ class UserAccess:
                 return exchange_login(config.auth, caller.token)
         return self._logins.auth(config, "" if caller is None else caller.principal)
 
-    def _credentials_changed(self, owner: CredentialOwner) -> None:
-        """A user has connected or disconnected a server, here or elsewhere."""
+    def _credentials_changed(self, owner: CredentialOwner | None) -> None:
+        """A user has connected or disconnected a server, here or elsewhere; None if any user may have."""
         for downstream in self._find_servers():
-            if downstream.config.of_each_user and server_id(downstream.config.url) == owner.server:
-                downstream.drop_caller(Principal(owner.principal, issuer=owner.issuer))
+            if not downstream.config.of_each_user:
+                continue
+            if owner is None:
+                downstream.drop_callers()
+            elif server_id(downstream.config.url) == owner.server:
+                downstream.drop_callers(Principal(owner.principal, issuer=owner.issuer))

@@ -100,6 +100,14 @@ def test_the_key_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "ann" in capsys.readouterr().out
 
 
+def test_a_vault_whose_key_is_lost_is_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, store = written(tmp_path, vault={"key": NEW}), filled(tmp_path, ANN, BOB)
+    assert main([config, "--store", store, "--reset"]) == 0
+    assert "2 connections are removed" in capsys.readouterr().err
+    assert main([config, "--store", store]) == 0
+    assert "There are no connections" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [(["--store", "memory"], "outlives this command")],

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pegboard import Gateway
@@ -19,10 +20,12 @@ from pegboard.client.login import access_tokens
 from pegboard.config.gateway_config import read_config
 from pegboard.errors import SetupError, Unreachable
 from pegboard.gateway.connections import vault as vault_module
-from pegboard.gateway.connections.vault import CredentialOwner, Vault, VaultKeyMismatch, owner_of
+from pegboard.gateway.connections.user_connections import UserConnections
+from pegboard.gateway.connections.vault import FEED, CredentialOwner, Vault, VaultKeyMismatch, owner_of
 from pegboard.gateway.state_folder import VAULT_CHECK
 from pegboard.limits import Limits
 from pegboard.security.seal import read_keys
+from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store import Store
 from pegboard.stores.store_url import open_store
 from tests.gateway.connections.account_site import SECRET, account_site, person
@@ -155,6 +158,22 @@ async def test_a_process_that_died_while_renewing_holds_up_the_others_for_a_limi
         await store.records.put(f"vault lock {ANN.key}", b"", ttl=0.05)
         async with vault_of(store).renewing(ANN):
             pass
+
+
+async def test_a_process_that_missed_changes_takes_all_for_changed() -> None:
+    seen: list[CredentialOwner | None] = []
+    vault = vault_of(MemoryStore())
+    connections = UserConnections("gateway", vault, seen.append)
+    await connections.start()
+    try:
+        await vault.publish(ANN)
+        await until(lambda: seen == [ANN])
+        for _ in range(3):
+            # Only the newest is kept, before the process reads any.
+            await vault.feeds.publish(FEED, msgspec.msgpack.encode(BOB), keep=1)
+        await until(lambda: seen == [ANN, None, BOB])
+    finally:
+        await connections.stop()
 
 
 # -- through a gateway -------------------------------------------------------------------------------------------------

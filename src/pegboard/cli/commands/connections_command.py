@@ -40,6 +40,7 @@ def main(argv: list[str]) -> int:
         "--remove", action="store_true", help="remove them, and revoke their tokens where that is possible"
     )
     parser.add_argument("--rotate", action="store_true", help="encrypt everything with the first key")
+    parser.add_argument("--reset", action="store_true", help="remove all of them, without the key: it is lost")
     parser.add_argument("--store", metavar="ADDRESS", help="the store of the gateway: sqlite:PATH or redis://HOST")
     chosen = parser.parse_args(argv)
     if chosen.remove and not (chosen.principal or chosen.server):
@@ -51,6 +52,12 @@ def main(argv: list[str]) -> int:
 
 async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) -> int:
     async with audit_of(config) as audit, _open(config, address, audit) as connections:
+        if chosen.reset:
+            await audit.record("vault.reset", principal=local_user().id, transport="cli")
+            count = await connections.vault.reset()
+            note(f"{count} connections are removed; their users have to connect again")
+            return OK
+        await connections.vault.check()
         if chosen.rotate:
             await audit.record("vault.rotate", principal=local_user().id, transport="cli")
             count = await connections.vault.encrypt_again()
@@ -129,7 +136,6 @@ async def _open(config: GatewayConfig, address: str, audit: AuditSink) -> AsyncI
             }
         )
         try:
-            await vault.check()
             yield connections
         finally:
             await connections.stop()

@@ -73,15 +73,15 @@ def server_id(url: str) -> str:
 class UserConnections:
     """The connections that the users of one gateway have made, and the logins that make them.
 
-    `changed` is called with each owner that was connected or removed, in whichever process; `find_audit` returns where
-    both are recorded.
+    `changed` is called with each owner that was connected or removed, in whichever process, and with None if any may have
+    been; `find_audit` returns where both are recorded.
     """
 
     def __init__(
         self,
         gateway: str,
         vault: Vault,
-        changed: Callable[[CredentialOwner], None],
+        changed: Callable[[CredentialOwner | None], None],
         find_audit: Callable[[], AuditSink] = lambda: NO_AUDIT,
     ) -> None:
         self._find_audit = find_audit
@@ -258,6 +258,8 @@ class UserConnections:
     async def _report(self, last: int) -> int:
         while True:
             page = await self.vault.feeds.read(FEED, last, _PAGE)
+            if page.lost:
+                self._changed(None)
             for entry in page.entries:
                 self._changed(_decode_owner(entry.data))
             last = page.entries[-1].seq if page.entries else page.last

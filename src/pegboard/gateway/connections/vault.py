@@ -202,6 +202,14 @@ class Vault:
         await self.records.put(VAULT_CHECK, self._close(VAULT_CHECK, b""))
         return len(entries)
 
+    async def reset(self) -> int:
+        """Delete everything, which needs no key; returns the number of connections."""
+        entries = await self.all()
+        for entry in entries:
+            await self.remove(entry.owner)
+        await self.records.delete(VAULT_CHECK)
+        return len(entries)
+
     async def _read_index(self, shard: int) -> tuple[list[StoredConnection], int]:
         found = await self.records.get(f"{INDEX}{shard}")
         return ([], 0) if found is None else (_decode_index(found.value), found.version)
@@ -242,7 +250,8 @@ class Vault:
             raise VaultKeyMismatch(
                 "The vault in the store was encrypted with another key than this one, and nothing in it was changed. "
                 "Set PEGBOARD_SECRET (or vault.key) to the key it was made with. To change the key, set it to "
-                "NEW,OLD and run `pegboard connections CONFIG --rotate`; then OLD is no longer needed"
+                "NEW,OLD and run `pegboard connections CONFIG --rotate`; then OLD is no longer needed. If the key is lost, "
+                "`pegboard connections CONFIG --reset` removes everything, and users connect again"
             ) from None
         return opened if isinstance(opened, bytes) else b""
 

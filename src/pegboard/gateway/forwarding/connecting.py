@@ -71,7 +71,7 @@ class Connecting:
             done = await self._connections.links.wait_complete(link.id, WAIT_SECONDS)
         if not done:
             raise _not_connected(destination, call, url)
-        downstream.drop_caller(principal)
+        downstream.drop_callers(principal)
         return None
 
     async def wait(
@@ -84,7 +84,7 @@ class Connecting:
         _check_consent(destination, answer)
         with paused(call.origin._waits):
             if await self._connections.links.wait_complete(ticket.link, ROUND_SECONDS):
-                destination.downstream.drop_caller(call.caller.principal)
+                destination.downstream.drop_callers(call.caller.principal)
 
     def _url(self, path: str) -> str:
         base = self._base()

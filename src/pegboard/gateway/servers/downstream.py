@@ -135,10 +135,12 @@ class Downstream:
         if self.config.share == "session" and key is not OWN_KEY:
             self._pool.drop(key)
 
-    def drop_caller(self, principal: Principal) -> None:
-        """Close the connections of a caller whose credentials for the server have changed."""
+    def drop_callers(self, principal: Principal | None = None) -> None:
+        """Close the connections of a caller whose credentials for the server have changed, or of all callers."""
         for key in list(self._pool.connections):
-            if isinstance(key, CallerKey) and (key.principal, key.issuer) == (principal.id, principal.issuer):
+            if isinstance(key, CallerKey) and (
+                principal is None or (key.principal, key.issuer) == (principal.id, principal.issuer)
+            ):
                 self._pool.retire(key)
 
     @property
