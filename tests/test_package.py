@@ -54,6 +54,8 @@ NAMES = [
     "Pattern",
     "PegboardError",
     "Principal",
+    "Quota",
+    "Quotas",
     "Range",
     "Refusal",
     "Request",

@@ -83,6 +83,8 @@ def _link_to_entry(
         headers={**(options.headers or {}), **config.headers},
         env={**(options.env or {}), **config.child_env(os.environ)},
         cwd=config.cwd,
+        confine=config.confine,
+        resources=config.resources,
         version=config.version,
         connect_timeout=config.connect_timeout,
     )

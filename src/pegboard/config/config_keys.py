@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pegboard.call import Json
+from pegboard.config.confinement_keys import CONFINE, RESOURCES
 from pegboard.config.inbound_auth import AUTH
 from pegboard.config.quota_keys import QUOTA, QUOTAS
 from pegboard.config.rule_keys import RULES
@@ -213,6 +214,8 @@ SERVER: Final = ObjectValue(
         "roots": ObjectField("roots", _TEXTS, "folders to report if it asks for roots outside of a call"),
         "middleware": ObjectField("middleware", _MIDDLEWARE, "middleware around the requests for its tools, prompts and resources"),
         "auth": ObjectField("auth", _AUTH, "how to log in to it"),
+        "confine": ObjectField("confine", CONFINE, "true, or what the program may use besides the system's folders, on Linux"),
+        "resources": ObjectField("resources", RESOURCES, "how much of the machine the program may use"),
     },
 )  # fmt: skip
 

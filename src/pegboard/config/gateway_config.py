@@ -17,6 +17,7 @@ from pegboard.accounts.quota import Quotas
 from pegboard.call import Json
 from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
 from pegboard.config.config_keys import ROOT, SERVER
+from pegboard.config.confinement_keys import ChildResources, Confinement
 from pegboard.config.foreign.client_formats import translate
 from pegboard.config.inbound_auth import InboundAuthConfig
 from pegboard.config.inherited_variables import network_secrets
@@ -124,7 +125,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
 
     `env` is the environment of a child, besides what `inherit` names and what every program needs. Paths are absolute.
     `connect_timeout`, `max_timeout` and `idle_seconds` are in seconds; `tool_filters` choose which tools are served.
-    `repair_notes` is where results report repairs. `principal_headers` refer to the caller. `problem` says why the entry cannot be used, such as a missing variable.
+    `repair_notes` is where results report repairs. `principal_headers` refer to the caller. `confine` and `resources` limit a child. `problem` says why the entry cannot be used, such as a missing variable.
     """
 
     name: str
@@ -155,6 +156,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     middleware: tuple[MiddlewareConfig, ...] = ()
     auth: AuthConfig | None = None
+    confine: Confinement | None = None
+    resources: ChildResources | None = None
     principal_headers: Mapping[str, str] = {}
     problem: str = ""
 

@@ -10,9 +10,11 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
+from pegboard.config.confinement_keys import Confinement
 from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, describe_server
 from pegboard.config.principal_headers import refers_to_principal, wrong_reference
@@ -22,10 +24,11 @@ from pegboard.tools.naming import suggest
 
 _TRANSPORT_KEYS: Final = {"stdio": "command", "http": "url", "sse": "url", "websocket": "url", "board": "board"}
 _SCHEMES: Final = {"http": ("http", "https"), "sse": ("http", "https"), "websocket": ("ws", "wss")}
+_OF_CHILDREN: Final = ("command", "args", "env", "env_file", "inherit", "cwd", "confine", "resources")
 _UNUSED: Final = {
     "stdio": ("url", "headers", "auth", "board"),
-    "http": ("command", "args", "env", "env_file", "inherit", "cwd", "board"),
-    "board": ("command", "args", "env", "env_file", "inherit", "cwd", "url", "headers", "auth"),
+    "http": (*_OF_CHILDREN, "board"),
+    "board": (*_OF_CHILDREN, "url", "headers", "auth"),
 }
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _KEYS: Final = {"env_file": "envFile", "idle_seconds": "idleTimeout", "max_timeout": "maxTimeout"}
@@ -58,6 +61,7 @@ class ServerEntryReader(Struct, eq=False):
         settled = {"name": place[-1] if place else "", "kind": kind or "stdio", **values}
         if "disabled" in values:
             settled["enabled"] = not settled.pop("disabled") and values.get("enabled", True)
+        settled["confine"] = self._confine(values.get("confine"), place)
         settled.pop("transport", None)
         settled.pop("type", None)
         args = settled.pop("args", ())
@@ -132,10 +136,13 @@ class ServerEntryReader(Struct, eq=False):
         settled["command"] = (program, *args)
         for _, secret in secret_arguments(args):
             self.notes.keep_secret(secret)
-        folder = self.path(settled.get("cwd", "."))
-        if not folder.is_dir():
-            self.notes.add_mistake((*place, "cwd"), f"folder not found: {folder}", fix="create it, or choose another")
-        settled["cwd"] = str(folder)
+        # The folder of the file has the secrets of other servers: a confined one does not run there by default.
+        if settled["confine"] is None or "cwd" in settled:
+            folder = self.path(settled.get("cwd", "."))
+            if not folder.is_dir():
+                missing = f"folder not found: {folder}"
+                self.notes.add_mistake((*place, "cwd"), missing, fix="create it, or choose another")
+            settled["cwd"] = str(folder)
         if env_file is not None:
             settled["env"] = {**self._read_env(env_file, place), **settled.get("env", {})}
         for name in settled.get("env", {}):
@@ -144,6 +151,24 @@ class ServerEntryReader(Struct, eq=False):
                     (*place, "env", name), "is not a valid variable name", fix="use only A-Z, 0-9 and _"
                 )
         self.inherited(settled.get("inherit", ()), (*place, "inherit"))
+
+    def _confine(self, confinement: bool | Confinement | None, place: KeyPath) -> Confinement | None:
+        """The confinement, with absolute paths."""
+        if isinstance(confinement, bool):
+            confinement = Confinement() if confinement else None
+        if confinement is None:
+            return None
+        read = self._existing(confinement.read, place, "read")
+        return replace(confinement, read=read, write=self._existing(confinement.write, place, "write"))
+
+    def _existing(self, paths: tuple[str, ...], place: KeyPath, key: str) -> tuple[str, ...]:
+        found = tuple(str(self.path(path)) for path in paths)
+        for number, path in enumerate(found):
+            if not Path(path).exists():
+                self.notes.add_mistake(
+                    (*place, "confine", key, number), f"not found: {path}", fix="create it, or remove it from the list"
+                )
+        return found
 
     def inherited(self, names: Sequence[str], place: KeyPath) -> Sequence[str]:
         """The names of variables to inherit; their values are secrets, and a missing one gets a warning."""

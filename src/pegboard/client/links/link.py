@@ -23,6 +23,7 @@ from pegboard.call import Caller, Channel, Json, Notification, Question
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
 from pegboard.client.links.server_messages import Read, read_values
+from pegboard.config.confinement_keys import ChildResources, Confinement
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import LoginFailed, ServerFault, Unauthorized
 from pegboard.limits import Limits
@@ -108,6 +109,8 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
     cwd: str | Path | None = None
+    confine: Confinement | None = None
+    resources: ChildResources | None = None
     version: str | None = None
     ca: str | Path | None = None
     connect_timeout: float = 10.0

@@ -16,9 +16,11 @@ from typing import Final
 
 from pegboard.client.links.server_messages import UNREAD, shorten
 from pegboard.client.links.server_output import last_output
+from pegboard.client.transports.confinement import limited_command
 from pegboard.client.transports.stderr_log import StderrLog
+from pegboard.config.confinement_keys import ChildResources, Confinement
 from pegboard.config.inherited_variables import is_inherited
-from pegboard.errors import ConnectionLost, ServerFault, Unreachable
+from pegboard.errors import ConnectionLost, ServerFault, SetupError, Unreachable
 from pegboard.middleware.observability.masking import mask_command
 from pegboard.protocol.jsonrpc import has_line_break
 
@@ -109,6 +111,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        confine: Confinement | None = None,
+        resources: ChildResources | None = None,
         max_line: int,
         name: str = "",
         started: Callable[[int], None] = lambda _: None,
@@ -120,6 +124,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._command = list(command)
         self._env = env
         self._cwd = cwd
+        self._confine = confine
+        self._resources = resources
         self._process: asyncio.SubprocessTransport | None = None
         self._exited = asyncio.Event()
         self._open_ends = {0, 1, 2}
@@ -150,11 +156,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
         program = shutil.which(self._command[0], path=env.get("PATH"))
         if program is None and os.sep not in self._command[0]:
             raise Unreachable(f"{self.name}: there is no program {self._command[0]!r} on the PATH")
+        command = [program or self._command[0], *self._command[1:]]
+        if self._confine is not None or self._resources is not None:
+            try:
+                command = limited_command(command, self._cwd, self._confine, self._resources)
+            except SetupError as problem:
+                raise Unreachable(f"{self.name}: {problem}") from None
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
-                *_with_death_signal(program or self._command[0]),
-                *self._command[1:],
+                *_with_death_signal(command[0]),
+                *command[1:],
                 env=env,
                 cwd=self._cwd,
                 start_new_session=True,

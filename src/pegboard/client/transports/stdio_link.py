@@ -82,6 +82,8 @@ class StdioLink(DuplexLink):
             self._command,
             env=options.env,
             cwd=options.cwd,
+            confine=options.confine,
+            resources=options.resources,
             name=self.name,
             max_line=self._identity.limits.server_message_bytes,
             started=self._note_start,

@@ -347,6 +347,8 @@ class Downstream:
             headers=config.own_headers if caller is None else {**config.headers, **dict(caller.headers)},
             env={**config.child_env(os.environ), **self._marks},
             cwd=config.cwd,
+            confine=config.confine,
+            resources=config.resources,
             version=config.version,
             connect_timeout=self._supervisor.connect_timeout,
             start_timeout=self._start_timeout,
