@@ -141,7 +141,7 @@ class SessionListener(Protocol):
     def end(self) -> None: ...
 
 
-class Session:
+class Session(Struct, eq=False):
     """One legacy client: its description of itself, and its running calls.
 
     Most sessions are idle most of the time, so rarely needed parts are created on demand. If processes share a store,
@@ -149,50 +149,28 @@ class Session:
     process last recorded its use.
     """
 
-    __slots__ = (
-        "_cluster",
-        "_logs",
-        "_on_end",
-        "_questions",
-        "_streams",
-        "_uris",
-        "caller",
-        "calls",
-        "counted",
-        "heard",
-        "listeners",
-        "saved",
-        "stale",
-        "touched",
-        "version",
-    )  # fmt: skip
+    caller: Caller
+    touched: float = 0.0
+    logs: Logs | None = None
+    cluster: Cluster | None = None
+    on_end: OnSessionEnd | None = None
+    saved: float = math.inf
+    stale: bool = False
+    version: int = 0
+    # The account that it counts for.
+    counted: str = ""
+    # None: accepted, but not started.
+    calls: dict[RequestId, asyncio.Task[Any] | None] = {}
+    # The newest one receives; `heard` is the last change received when there is none.
+    listeners: tuple[SessionListener, ...] = ()
+    heard: int | None = None
+    _questions: OpenQuestions | None = None
+    _uris: set[str] | None = None
+    _streams: SessionStreams | None = None
 
-    def __init__(
-        self,
-        caller: Caller,
-        now: float = 0.0,
-        logs: Logs | None = None,
-        cluster: Cluster | None = None,
-        on_end: OnSessionEnd | None = None,
-    ) -> None:
-        self.caller = caller
-        self.touched = now
-        self.saved = math.inf if cluster is None else now
-        self.stale = False
-        self.version = 0
-        # The account that it counts for.
-        self.counted = ""
-        # None: accepted, but not started.
-        self.calls: dict[RequestId, asyncio.Task[Any] | None] = {}
-        # The newest one receives; `heard` is the last change received when there is none.
-        self.listeners: tuple[SessionListener, ...] = ()
-        self.heard: int | None = None
-        self._logs = logs
-        self._cluster = cluster
-        self._on_end = on_end
-        self._questions: OpenQuestions | None = None
-        self._uris: set[str] | None = None
-        self._streams: SessionStreams | None = None
+    def __post_init__(self) -> None:
+        if self.cluster is not None:
+            self.saved = self.touched
 
     @property
     def idle(self) -> bool:
@@ -204,8 +182,8 @@ class Session:
         for task in list(self.calls.values()):
             if task is not None:
                 task.cancel()
-        if self._on_end is not None:
-            self._on_end(self.caller)
+        if self.on_end is not None:
+            self.on_end(self.caller)
 
     def learn(self, known: SessionState) -> None:
         """Apply the shared record."""
@@ -240,7 +218,7 @@ class Session:
     def questions(self) -> OpenQuestions:
         """The questions that its client has not answered."""
         if self._questions is None:
-            self._questions = OpenQuestions("" if self._cluster is None else self._cluster.me)
+            self._questions = OpenQuestions("" if self.cluster is None else self.cluster.me)
         return self._questions
 
     @property
@@ -259,9 +237,9 @@ class Session:
     def streams(self) -> SessionStreams:
         """The streams of its calls."""
         if self._streams is None:
-            if self._logs is None:
+            if self.logs is None:
                 raise RuntimeError("a shared connection has no streams")
-            self._streams = SessionStreams(self._logs, self.caller.session, self._cluster)
+            self._streams = SessionStreams(self.logs, self.caller.session, self.cluster)
         return self._streams
 
     @property

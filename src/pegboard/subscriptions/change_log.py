@@ -165,23 +165,15 @@ class ChangeLog:
             self._watches = tuple(other for other in self._watches if other is not watch)
 
 
-class _Watch:
+class _Watch(Struct, eq=False):
     """A watcher on its own loop; changes that come before it has looked result in one call."""
 
-    __slots__ = ("_called", "_loop", "_thread", "_watcher", "ended", "uris")
-
-    def __init__(
-        self,
-        watcher: Callable[[], object],
-        loop: asyncio.AbstractEventLoop,
-        uris: Callable[[], Iterable[str]] | None = None,
-    ) -> None:
-        self.uris = uris
-        self._watcher = watcher
-        self._loop = loop
-        self._thread = get_ident()
-        self._called = False
-        self.ended = False
+    watcher: Callable[[], object]
+    loop: asyncio.AbstractEventLoop
+    uris: Callable[[], Iterable[str]] | None = None
+    ended: bool = False
+    _thread: int = field(default_factory=get_ident)
+    _called: bool = False
 
     def wake(self) -> bool:
         """Schedule the callback; False if its loop is closed."""
@@ -190,9 +182,9 @@ class _Watch:
         self._called = True
         try:
             if get_ident() == self._thread:
-                self._loop.call_soon(self._look)
+                self.loop.call_soon(self._look)
             else:
-                self._loop.call_soon_threadsafe(self._look)
+                self.loop.call_soon_threadsafe(self._look)
         except RuntimeError:
             return False
         return True
@@ -201,7 +193,7 @@ class _Watch:
         # Cleared before the callback, so that a change that it misses schedules it again.
         self._called = False
         if not self.ended:
-            self._watcher()
+            self.watcher()
 
 
 class _Wanted(Struct, rename="camel"):

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, RequestId
@@ -71,30 +71,23 @@ _SESSION: Final = b"sessionId"
 _SPOKEN: Final = tuple(name for name in SUPPORTED if REVISIONS[name].has_sessions)
 
 
-class SseClient:
+class SseClient(Struct, eq=False):
     """One client: its stream, its session, and its subscriptions; `left` is called at its end."""
 
-    __slots__ = ("_ending", "_left", "greeted", "joined", "line", "session", "since", "subscriptions", "waiting")
+    line: EventLine
+    session: Session
+    subscriptions: LineSubscriptions
+    left: Callable[[SseClient], object]
+    since: float = 0.0
+    # Whether it has initialized, and whether it receives changes.
+    greeted: bool = False
+    joined: bool = False
+    # POSTs that wait until it has read enough.
+    waiting: int = 0
+    _ending: bool = False
 
-    def __init__(
-        self,
-        line: EventLine,
-        session: Session,
-        subscriptions: LineSubscriptions,
-        left: Callable[[SseClient], object],
-    ) -> None:
-        self.line = line
-        self.session = session
-        self.subscriptions = subscriptions
-        subscriptions.uris = session.uris
-        self.since = 0.0
-        # Whether it has initialized, and whether it receives changes.
-        self.greeted = False
-        self.joined = False
-        # POSTs that wait until it has read enough.
-        self.waiting = 0
-        self._ending = False
-        self._left = left
+    def __post_init__(self) -> None:
+        self.subscriptions.uris = self.session.uris
 
     @property
     def version(self) -> str:
@@ -127,7 +120,7 @@ class SseClient:
     def leave(self) -> None:
         """The client has disconnected, and cannot get its responses: cancel its calls."""
         self.line.leave()
-        self._left(self)
+        self.left(self)
         self.subscriptions.leave()
         self.session.end()
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from pegboard.call import NULL_CHANNEL, Call, Caller, Handler, Reply, RequestId, Subscribed
 from pegboard.errors import Busy, Refusal
@@ -30,26 +30,23 @@ _EVERY_LIST: Final = Raw(
 )
 
 
-class EventOutput:
+class EventOutput(Struct, eq=False):
     """A stream of events; numbered in the legacy revisions, so that it can be resumed."""
 
-    __slots__ = ("_numbered", "_sink")
-
-    def __init__(self, sink: Sink, *, numbered: bool) -> None:
-        self._sink = sink
-        self._numbered = numbered
+    sink: Sink
+    numbered: bool
 
     def send(self, message: bytes, number: int | None) -> bool:
-        return self._sink.write(sse.event(message, event_id(number) if self._numbered and number is not None else None))
+        return self.sink.write(sse.event(message, event_id(number) if self.numbered and number is not None else None))
 
     async def drain(self) -> None:
-        await self._sink.drain()
+        await self.sink.drain()
 
     def keep_alive(self) -> None:
-        self._sink.write(sse.KEEP_ALIVE)
+        self.sink.write(sse.KEEP_ALIVE)
 
     def close(self) -> None:
-        self._sink.end()
+        self.sink.end()
 
 
 def event_id(number: int) -> str:
@@ -124,20 +121,17 @@ class SharedLine(MessageLine, Protocol):
     def full(self) -> bool: ...
 
 
-class LineOutput:
+class LineOutput(Struct, eq=False):
     """A line that all subscribers of a connection share, with all other messages."""
 
-    __slots__ = ("_line",)
-
-    def __init__(self, line: SharedLine) -> None:
-        self._line = line
+    line: SharedLine
 
     def send(self, message: bytes, number: int | None) -> bool:
-        self._line.write(message)
-        return not self._line.full
+        self.line.write(message)
+        return not self.line.full
 
     async def drain(self) -> None:
-        await self._line.drain()
+        await self.line.drain()
 
     def keep_alive(self) -> None:
         """Send nothing: there is no proxy in between."""
