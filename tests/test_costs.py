@@ -32,7 +32,7 @@ DEPTHS = ([8, 16], [32, 64])
 PLAIN_DEPTHS = ([8, 16, 32], [64, 128])
 # Models are not read where pydantic would try too many alternatives.
 MODEL_DEPTHS = ([4, 8], [32, 64])
-SIZES = ([16, 32, 64, 128, 256, 512, 1024, 2048, *([4096, 8192] if EXPLORE else [])],)
+SIZES = ([16, 32, 64, 128, 256, 512, *([1024, 2048, 4096, 8192] if EXPLORE else [])],)
 LINKS = ([16, 32, 64, 128, 256],)
 
 
@@ -267,7 +267,7 @@ INPUTS: dict[str, tuple[Make, tuple[list[int], ...]]] = {
     "brackets in text": (wide(OBJECT, lambda size: "[{" * size), SIZES),
     "a number in text": (wide(NUMBER, lambda size: "1" * size), SIZES),
     "texts of the longest": (wide(explicit({"type": "array", "items": OBJECT.input_schema["properties"]["node"]}), lambda size: ['{"a": ["1",]}' + " " * 60_000] * size), ([1, 2, 4, 8], [16, 32, 64])),
-    "an unknown tool among many": (unknown_tool, ([64, 128, 256, 512, 1024, 2048],)),
+    "an unknown tool among many": (unknown_tool, SIZES),
     "a name among long ones": (naming(lambda size: "ab" * size, lambda size: ["ba" * size] * 20, suggest), SIZES),
     "a name among many": (naming(lambda _: "ab" * 40, lambda size: [f"{'ab' * 39}{n}" for n in range(size)], suggest), SIZES),
     "a slip among many": (naming(lambda _: "ab" * 40, lambda size: [f"{'ab' * 39}{n}" for n in range(size)], find_misspelt), SIZES),

@@ -54,8 +54,10 @@ def claims() -> dict[str, list[str]]:
 
 
 def _marks(file: Path) -> Iterator[tuple[str, str]]:
-    tree = ast.parse(file.read_text("utf-8"))
-    for test in ast.walk(tree):
+    source = file.read_text("utf-8")
+    if "pytest.mark.requirement" not in source:
+        return
+    for test in ast.walk(ast.parse(source)):
         if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for mark in test.decorator_list:
