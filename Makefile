@@ -11,8 +11,10 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 unexport PYTHONDONTWRITEBYTECODE
 # Where the programs of an environment are.
 BIN := $(if $(filter Windows_NT,$(OS)),.venv/Scripts,.venv/bin)
-# Tests spend half of their time waiting for processes and clocks: three at once keep two cores busy.
-AT_ONCE := 3
+# Tests spend half of their time waiting for processes and clocks: four at once keep two cores busy. Those within one
+# process wait less.
+AT_ONCE := 4
+QUICK_AT_ONCE := 3
 # The tests that stay within one process: for use during development, and for the oldest Python (separate processes behave the same on every version).
 QUICK := not process and not peer and not browser and not slow
 # The oldest Python runs what can differ between versions: neither texts nor cost ratios nor parsers of our own.
@@ -33,15 +35,23 @@ demo: ## install only the core and start a demo gateway
 check: setup ## run ruff, mypy and the import layers
 	@$(BIN)/python scripts/check.py
 
-test: check ## run everything that must pass: checks, tests, the oldest Python, the built wheel (one part: ARGS=tests/gateway)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
+test: setup ## run everything that must pass: checks, tests, the oldest Python, the built wheel (one part: ARGS=tests/gateway)
 ifndef ARGS
-	@if [ -x .venv-oldest/bin/python ]; then set -x; .venv-oldest/bin/python -m pytest -n $(AT_ONCE) --dist worksteal -m "$(OLDEST)"; fi
+# mypy keeps one core busy. The other one compiles what the tests import, which each of their processes would do again.
+	@{ $(BIN)/python -m compileall -q src; for python in $(BIN)/python .venv-oldest/bin/python; do \
+		if [ -x $$python ]; then $$python -m pytest --collect-only -qq; fi; done; } >/dev/null 2>&1 & \
+		$(BIN)/python scripts/check.py && wait
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow"
+	@if [ -x .venv-oldest/bin/python ]; then set -x; \
+		PEGBOARD_BRIEF=1 .venv-oldest/bin/python -m pytest -n $(QUICK_AT_ONCE) --dist worksteal -m "$(OLDEST)"; fi
 	@$(BIN)/python scripts/try_wheel.py
+else
+	@$(BIN)/python scripts/check.py
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
 endif
 
 test-quick: setup ## run the tests that stay within one process, in about a minute
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -q -m "$(QUICK)" $(ARGS)
+	PEGBOARD_BRIEF=1 $(BIN)/python -m pytest -n $(QUICK_AT_ONCE) --dist worksteal -q -m "$(QUICK)" $(ARGS)
 
 coverage: setup ## run the tests with branch coverage and print what they do not reach
 	$(BIN)/coverage erase
