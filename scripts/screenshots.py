@@ -12,11 +12,14 @@ import sys
 from pathlib import Path
 
 from interpreters import ROOT
+from small_png import shrink
 
 sys.path.insert(0, str(ROOT))
 
 from pegboard import Client
 from tests.console.chrome import Page, open_page, start_chromium
+
+taken: list[Path] = []
 
 CALLS = (
     ("everyday__desk__calculate", {"a": 2, "b": 3}),
@@ -40,6 +43,9 @@ def main() -> None:
         link = wait_for_link(demo)
         with start_chromium() as address:
             asyncio.run(take_all(address, link, folder))
+        # At the end: it takes seconds, and the calls on the pages are of the last minute.
+        for path in taken:
+            path.write_bytes(shrink(path.read_bytes()))
     finally:
         demo.terminate()
         demo.wait()
@@ -66,7 +72,15 @@ async def take(page: Page, link: str, folder: Path) -> None:
     await page.use_scheme("dark")
     await page.open(link)
     await page.wait_for_text("Live calls")
-    await make_calls(link.partition("/console")[0] + "/mcp")
+    url = link.partition("/console")[0] + "/mcp"
+    await make_calls(url)
+    # A client of an older revision stays connected, for the page of the sessions.
+    async with Client(url, name="older-agent", version="2025-06-18") as older:
+        await older.call("everyday__clock__count_slowly", {"steps": 2}, progress=lambda *_: None)
+        await take_pages(page, folder)
+
+
+async def take_pages(page: Page, folder: Path) -> None:
     await save(page, folder / "console-live.png")
     await page.click(".calls tbody tr", "repaired")
     await page.wait_for_text("Where the", "aside")
@@ -74,17 +88,21 @@ async def take(page: Page, link: str, folder: Path) -> None:
     await page.press("Escape", code=27)
     for name in (
         "tools/everyday__desk__plan_trip",
-        "content",
         "tokens",
         "latency",
         "servers",
         "people",
         "sessions",
-        "connect",
     ):
         await page.run(f"location.hash = '{name}'")
         await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name.partition('/')[0]}'")
         await page.wait_for("!document.body.innerText.includes('Loading…')")
+        if name == "people":
+            await page.fill("form.row input", "ann")
+            await page.click("form.row button")
+            await page.wait_for_text("allowed", "main")
+        if name == "sessions":
+            await page.wait_for_text("older-agent", "main section:nth-of-type(2)")
         await save(page, folder / f"console-{name.partition('/')[0]}.png")
     await page.use_scheme("light")
     await page.run("location.hash = 'live'")
@@ -111,6 +129,7 @@ async def save(page: Page, path: Path) -> None:
     # Two frames: the first one may still show what was there before.
     await page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     await asyncio.to_thread(path.write_bytes, await page.screenshot())
+    taken.append(path)
 
 
 if __name__ == "__main__":

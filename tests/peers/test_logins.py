@@ -12,12 +12,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 from urllib.request import urlopen
 
+import httpx
 import pytest
 
+from pegboard import Auth, Issuer, SignInClient
 from tests.peers.balancer import Balancer, balancing
 from tests.peers.judges import HERE, MCP1_PYTHON, NODE, PYTHON
 from tests.peers.person import log_in
 from tests.peers.serving import PEGBOARD, free_port, running, serve
+from tests.server.pages.paged_board import browsing, serving_notes
 
 pytestmark = pytest.mark.peer
 
@@ -140,3 +143,22 @@ def test_the_inspector_logs_in_once_for_two_replicas(replicas: Balancer, tmp_pat
     for printed in call_with_the_inspector(replicas.address, tmp_path, 2):
         assert "ann notes.read" in printed
     both_served_calls(replicas)
+
+
+@pytest.mark.parametrize("method", ["none", "client_secret_basic", "client_secret_post"])
+async def test_a_person_signs_in_to_a_page(issuer: str, method: str) -> None:
+    about = {
+        "redirect_uris": ["http://127.0.0.1/sign-in/callback"],
+        "application_type": "native",
+        "token_endpoint_auth_method": method,
+    }
+    async with httpx.AsyncClient(trust_env=False) as client:
+        registered = (await client.post(f"{issuer}/reg", json=about)).json()
+    sign_in = SignInClient(registered["client_id"], registered.get("client_secret", ""), ["notes.read"])
+    auth = Auth(issuers=[Issuer(issuer, "pages", sign_in=sign_in)])
+    async with serving_notes(auth) as (site, _), browsing() as browser:
+        await browser.open(f"{site.url}/notes")
+        sent = await browser.follow("Sign in with 127.0.0.1")
+        shown = await browser.open(sent.headers["location"])
+        assert str(shown.url) == f"{site.url}/notes", shown.text
+        assert "ann [&#x27;notes.read&#x27;] token" in shown.text

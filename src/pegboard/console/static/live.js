@@ -33,7 +33,7 @@ export function livePage() {
         legend(),
         h("input", {
           type: "search",
-          placeholder: "Filter: tool, client, error…",
+          placeholder: "Tool, client, error…",
           "aria-label": "Filter calls",
           value: state.filter,
           oninput: (event) => {

@@ -96,6 +96,7 @@ font:13px/1.45 ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywher
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.35rem 1rem;margin:0 0 1rem}
 dt{color:var(--quiet)}dd{margin:0;overflow-wrap:anywhere;min-width:0}
 form{margin:0 0 1rem}
+main>:last-child{margin-bottom:0}
 label{display:block;margin:0 0 1rem;font-weight:600}
 label.check{display:flex;gap:.5rem;align-items:center;font-weight:400}
 input:not([type=checkbox]),textarea,select{display:block;width:100%;margin-top:.3rem;padding:.55rem .65rem;font:inherit;font-weight:400;

@@ -255,6 +255,7 @@ class SignIn:
             url = f"{root}{PATH}/issuer?{urlencode({'issuer': issuer, 'next': asked})}"
             parts.append(PageLink(f"Sign in with {name}", url, button=True))
         if auth.keys:
+            parts += [PageText("or with an API key:", "quiet")] if auth.logins else []
             key = FormField("key", "API key", kind="password", required=True, hint="It begins with pb_.")
             button = FormButton("Sign in", tone="plain" if auth.logins else "main")
             token = self._cookies.make_token(attempt.id)
