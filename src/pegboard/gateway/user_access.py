@@ -87,7 +87,7 @@ class UserAccess:
         elif self.connections is not None and config.vault_key != self._vault_key:
             _log.warning("%s: restart the gateway to use another vault.key", config.path)
         if self.connections is not None:
-            self.connections.configure(servers)
+            self.connections.configure(servers, config.rules)
 
     async def _open(self, config: GatewayConfig, shared: SharedStore | None) -> UserConnections:
         gateway = self._gateway

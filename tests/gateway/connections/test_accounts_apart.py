@@ -15,6 +15,7 @@ import pytest
 
 from pegboard import Principal
 from pegboard.client.login import access_tokens
+from pegboard.errors import InvalidParams
 from tests.auth.issuing import TestIssuer, issuing
 from tests.gateway.connections.account_site import GATEWAY, AccountSite, Served, account_site, person
 
@@ -73,6 +74,20 @@ async def test_a_connection_that_is_removed_is_not_used_any_more(tmp_path: Path)
                 while "/connect/accounts?link=" not in await gateway.call("ann"):
                     pass
         assert await two.call("bob") == "bob-account"
+
+
+async def test_a_user_sees_only_the_servers_that_the_rules_show(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts:
+        rules = [{"who": "key:ann", "allow": ["*"]}, {"who": "*", "hide": ["dev/accounts"]}]
+        async with accounts.gateway({**accounts.config(), "rules": rules}) as gateway:
+            connections = gateway.gateway.connections
+            assert connections is not None
+            ann, bob = Principal("key:ann", kind="key"), Principal("key:bob", kind="key")
+            assert [status.server for status in await connections.of(ann)] == ["accounts"]
+            assert await connections.of(bob) == []
+            with pytest.raises(InvalidParams, match="There is no server dev/accounts"):
+                await connections.start_login(bob, "dev", "accounts")
+            assert (await connections.start_login(ann, "dev", "accounts")).path.startswith("/connect/accounts?link=")
 
 
 async def test_the_audit_log_names_the_credential_of_a_call_and_each_connection(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -25,13 +25,10 @@ from pegboard.config.gateway_config import AuthConfig, ServerConfig
 from pegboard.errors import Busy, InvalidParams, LoginFailed, StoreDown
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink, ConnectLinks
 from pegboard.gateway.connections.header_credential import VALUE, HeaderCredential
-from pegboard.gateway.connections.vault import (
-    FEED,
-    CredentialOwner,
-    Vault,
-    owner_of,
-)
+from pegboard.gateway.connections.vault import FEED, CredentialOwner, Vault, owner_of
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
+from pegboard.rules.rule import Rule
+from pegboard.rules.verdicts import Rules
 from pegboard.stores.store import digest, wait_for_hint
 
 _log = logging.getLogger("pegboard.gateway")
@@ -90,12 +87,14 @@ class UserConnections:
         self._gateway = gateway
         self._changed = changed
         self._servers: Mapping[Server, ServerConfig] = {}
+        self._rules = Rules()
         self._pool = HttpPool()
         self._watching: asyncio.Task[None] | None = None
 
-    def configure(self, servers: Mapping[Server, ServerConfig]) -> None:
-        """The servers that each user connects themselves."""
+    def configure(self, servers: Mapping[Server, ServerConfig], rules: Sequence[Rule] = ()) -> None:
+        """The servers that each user connects themselves, and who may see which of them."""
         self._servers = servers
+        self._rules = Rules(rules, located=True)
 
     async def start(self) -> None:
         """Check the key of the vault, and follow its changes."""
@@ -112,17 +111,20 @@ class UserConnections:
     # -- what one user has ---------------------------------------------------------------------------------------------
 
     async def of(self, principal: Principal) -> list[ConnectionStatus]:
-        """The servers that this user can connect, in the order of the configuration."""
+        """The servers that this user may see and can connect, in the order of the configuration."""
         kept = await self.vault.of(principal.id, principal.issuer)
         since = {entry.owner.server: entry.since for entry in kept}
         return [
             ConnectionStatus(toolbox, name, _settings(config).kind, since.get(server_id(config.url)))
             for (toolbox, name), config in self._servers.items()
+            if self._may_see(principal, toolbox, name)
         ]
 
     async def start_login(self, principal: Principal, toolbox: str, server: str, challenge: str = "") -> ConnectLink:
         """A link for this user to the page where they connect the server."""
         config = self._config(toolbox, server)
+        if not self._may_see(principal, toolbox, server):
+            raise _unknown(toolbox, server)
         return await self.links.make(owner_of(principal, server_id(config.url)), toolbox, server, challenge)
 
     async def remove(self, principal: Principal, toolbox: str, server: str) -> str:
@@ -238,8 +240,11 @@ class UserConnections:
     def _config(self, toolbox: str, server: str) -> ServerConfig:
         config = self._servers.get((toolbox, server))
         if config is None:
-            raise InvalidParams(f"There is no server {toolbox}/{server} that users connect themselves")
+            raise _unknown(toolbox, server)
         return config
+
+    def _may_see(self, principal: Principal, toolbox: str, server: str) -> bool:
+        return not len(self._rules) or self._rules.view(principal).may_see(toolbox, server)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -280,6 +285,10 @@ async def _filled(values: Mapping[str, bytes]) -> _FilledStorage:
     for key, value in values.items():
         await storage.save(key, value)
     return storage
+
+
+def _unknown(toolbox: str, server: str) -> InvalidParams:
+    return InvalidParams(f"There is no server {toolbox}/{server} that users connect themselves")
 
 
 def _settings(config: ServerConfig) -> AuthConfig:
