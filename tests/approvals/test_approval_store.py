@@ -125,6 +125,18 @@ async def test_a_request_is_decided_once_and_used_once(backend: Backend) -> None
         assert again.id == "r2"
 
 
+async def test_no_id_names_a_request_of_another_server_in_the_same_store(backend: Backend) -> None:
+    async with shared(backend) as (one, two):
+        desk, other = Desk(), Desk()
+        desk.approvals = Approvals("desk payments", desk.limits, desk.wall, desk.ticks)
+        desk.approvals.use_store(one)
+        other.approvals.use_store(two)
+        request = await desk.approvals.ask(desk.request(requester="ann"))
+        assert await other.approvals.get(f"payments {request.id}") is None
+        with pytest.raises(InvalidParams, match="no approval request"):
+            await other.approvals.decide(f"payments {request.id}", BOB, approve=True)
+
+
 async def test_identical_calls_in_several_processes_make_one_request(backend: Backend) -> None:
     async with two_desks(backend) as (one, two, desk):
         wanted = []

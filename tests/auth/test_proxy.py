@@ -55,6 +55,21 @@ async def test_a_signed_header_is_verified_like_a_token() -> None:
             assert await who(site, ("Authorization", f"Bearer {signed}")) == 401
 
 
+def test_the_issuer_of_a_proxy_and_another_one_cannot_name_the_same_caller() -> None:
+    issuers = [Issuer("https://people.example.com", RESOURCE)]
+    others = Issuer("https://partners.example.com", RESOURCE)
+    with pytest.raises(SetupError, match="different prefixes"):
+        Auth(issuers=issuers, proxy=TrustedProxy("127.0.0.1", CLOUD, issuer=others))
+    Auth(issuers=issuers, proxy=TrustedProxy("127.0.0.1", CLOUD, issuer=issuers[0]))
+
+
+async def test_callers_of_a_signed_header_have_the_prefix_of_its_issuer() -> None:
+    async with issuing() as issuer:
+        described = Issuer(issuer.url, RESOURCE, jwks_uri=f"{issuer.url}/keys", prefix="partner:")
+        async with serving(board_behind(TrustedProxy("127.0.0.1", CLOUD, issuer=described))) as site:
+            assert await who(site, (CLOUD, issuer.sign(sub="ann"))) == "partner:ann token"
+
+
 @pytest.mark.parametrize(("addresses", "header"), [([], "X-User"), ("127.0.0.1", "Authorization"), ("127.0.0.1", "")])
 def test_a_proxy_that_cannot_be_safe_is_rejected(addresses: str | list[str], header: str) -> None:
     with pytest.raises(SetupError, match="proxy"):

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -363,7 +364,8 @@ class Approvals:
         return f"approvals {self._name}"
 
     def _key(self, request_id: str) -> str:
-        return f"approval {self._name} {request_id}"
+        # The id comes from a URL: with a space in it, it could be a request of a server with a longer name.
+        return f"approval {self._name} {quote(request_id)}"
 
     def _server_key(self, requester: str, toolbox: str, server: str, approval: Approval) -> str:
         parts = _encode([requester, toolbox, server, approval.approvers])

@@ -91,6 +91,12 @@ class Auth:
         if not (self.issuers or self.keys or self.proxy or self._verify):
             raise SetupError("auth accepts nothing: give it issuers, keys=True, a proxy or verify")
         prefixes = [issuer.prefix for issuer in self.issuers]
+        signed = None if self.proxy is None else self.proxy.issuer
+        # The same issuer in both places means the same callers.
+        if signed is not None and (signed.issuer, signed.prefix) not in {
+            (one.issuer, one.prefix) for one in self.issuers
+        }:
+            prefixes.append(signed.prefix)
         if len(set(prefixes)) < len(prefixes):
             raise SetupError(
                 "auth: several issuers need different prefixes, or their principals with the same id would be one caller"
@@ -103,7 +109,7 @@ class Auth:
                 )
         if self.proxy is not None:
             self.proxy.check()
-        if self.issuers or (self.proxy is not None and self.proxy.issuer is not None):
+        if self.issuers or signed is not None:
             require_joserfc()
         # Longest first: an id belongs to the source with the longest prefix of it.
         sources = {*prefixes, PREFIX, LOCAL_PREFIX, *(() if self.proxy is None else (self.proxy.prefix,))}

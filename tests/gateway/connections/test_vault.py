@@ -17,9 +17,11 @@ import pytest
 from pegboard import Gateway
 from pegboard.auth.principal import Principal
 from pegboard.client.login import access_tokens
+from pegboard.client.login.grants import PendingLogin
 from pegboard.config.gateway_config import read_config
 from pegboard.errors import SetupError, Unreachable
 from pegboard.gateway.connections import vault as vault_module
+from pegboard.gateway.connections.connect_links import MAX_OPEN, BegunLogin, ConnectLinks
 from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.gateway.connections.vault import FEED, CredentialOwner, Vault, VaultKeyMismatch, owner_of
 from pegboard.gateway.state_folder import VAULT_CHECK
@@ -327,3 +329,33 @@ async def test_a_vault_in_a_redis_server_works_the_same(tmp_path: Path) -> None:
             assert await vault.all() == []
         finally:
             await store.close()
+
+
+async def test_a_user_has_few_links_and_begun_logins_whatever_a_server_challenges(tmp_path: Path) -> None:
+    async with stored(tmp_path) as store:
+        links = ConnectLinks(vault_of(store))
+        made = [await links.make(ANN, "dev", "mail", f'Bearer scope="s{number}"') for number in range(MAX_OPEN + 3)]
+        found = [link for link in made if await links.find(link.id) is not None]
+        assert found == made[3:]
+        # Those of other users stay.
+        of_bob = await links.make(BOB, "dev", "mail")
+        begun = [BegunLogin(found[-1], pending(f"{number:043}"), {}) for number in range(MAX_OPEN)]
+        for login in begun:
+            await links.begin(login)
+        assert [link for link in found if await links.find(link.id) is not None] == []
+        assert all([await links.find_login(login.pending.state) == login for login in begun])
+        assert await links.find(of_bob.id) == of_bob
+
+
+def pending(state: str) -> PendingLogin:
+    url = "https://issuer.example"
+    return PendingLogin(
+        issuer=url,
+        resource=url,
+        token_endpoint=url,
+        redirect_uri=url,
+        client_id="c",
+        state=state,
+        verifier="v",
+        scopes=[],
+    )

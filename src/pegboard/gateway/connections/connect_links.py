@@ -22,6 +22,8 @@ from pegboard.stores.store import digest, wait_for_hint
 LINK_SECONDS: Final = 600.0
 """How long a link can be opened, and then how long the login may take."""
 ID_CHARACTERS: Final = 43
+MAX_OPEN: Final = 8
+"""Links and begun logins of one user for one server; beyond that, the oldest is deleted."""
 _MAX_KNOWN: Final = 4096
 _CHALLENGE_CHARACTERS: Final = 2000
 _CHECK_SECONDS: Final = 1.0
@@ -64,6 +66,8 @@ class ConnectLinks:
         self._records = vault.records
         # One open link for each owner, however often its user calls.
         self._open: BoundedDict[CredentialOwner, tuple[ConnectLink, float]] = BoundedDict(_MAX_KNOWN)
+        # A server may send another challenge with each call, and a user may begin login after login.
+        self._kept: BoundedDict[CredentialOwner, list[str]] = BoundedDict(_MAX_KNOWN)
 
     async def make(self, owner: CredentialOwner, toolbox: str, server: str, challenge: str = "") -> ConnectLink:
         """A link that can be opened now; the same one as before while that is unused and has time left."""
@@ -73,8 +77,7 @@ class ConnectLinks:
         if known is not None and until > now and known.challenge == challenge and await self.find(known.id) == known:
             return known
         link = ConnectLink(secrets.token_urlsafe(32), owner, toolbox, server, challenge)
-        place = _link_place(link.id)
-        await self._records.put(place, self._vault.seal(place, _encode(link)), ttl=LINK_SECONDS)
+        await self._keep(owner, _link_place(link.id), _encode(link))
         self._open[owner] = link, now + LINK_SECONDS / 2
         return link
 
@@ -92,8 +95,7 @@ class ConnectLinks:
 
     async def begin(self, login: BegunLogin) -> None:
         """Keep a login until its redirect arrives."""
-        place = _login_place(login.pending.state)
-        await self._records.put(place, self._vault.seal(place, _encode(login)), ttl=LINK_SECONDS)
+        await self._keep(login.link.owner, _login_place(login.pending.state), _encode(login))
 
     async def find_login(self, state: str) -> BegunLogin | None:
         """The login that a redirect belongs to; None if there is none."""
@@ -111,6 +113,12 @@ class ConnectLinks:
         """The user of this link has connected: continue the calls that wait for that."""
         await self._records.put(_done_place(link.id), b"", ttl=LINK_SECONDS)
         await self._vault.publish(link.owner)
+
+    async def _keep(self, owner: CredentialOwner, place: str, value: bytes) -> None:
+        kept = self._kept[owner] = [*self._kept.get(owner, []), place]
+        if len(kept) > MAX_OPEN:
+            await self._records.delete(kept.pop(0))
+        await self._records.put(place, self._vault.seal(place, value), ttl=LINK_SECONDS)
 
     async def is_complete(self, link_id: str) -> bool:
         return await self._records.get(_done_place(link_id)) is not None
