@@ -286,6 +286,10 @@ class ServerEntryReader(Struct, eq=False):
                 self.notes.add_mistake((*place, "header"), "is not a valid header name", fix="use A-Z a-z 0-9 -")
         if kind == "exchange" and "client_id" not in auth:
             self.notes.add_mistake(place, "an exchange needs a 'clientId'", fix="add it")
+        if kind == "exchange" and "issuer" not in auth and "identity_provider" not in auth:
+            # The server could name an authorization server of its own, which would get the tokens of all callers.
+            problem = "an exchange needs the 'issuer' that may get the tokens of callers"
+            self.notes.add_mistake(place, problem, fix="add the URL of the server's authorization server")
         if "client_secret" in auth and "client_id" not in auth:
             self.notes.add_mistake(place, "has a 'clientSecret' but no 'clientId'", fix="add 'clientId'")
         if auth.get("kind") == "client_credentials":

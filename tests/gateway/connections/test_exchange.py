@@ -37,7 +37,7 @@ def configured(issuer: TestIssuer, url: str, **entry: Any) -> dict[str, Any]:
 async def exchanging(
     accounts: AccountSite, issuer: TestIssuer, auth: dict[str, Any]
 ) -> AsyncIterator[tuple[Gateway, Site]]:
-    gateway = Gateway(configured(issuer, accounts.url, auth=auth))
+    gateway = Gateway(configured(issuer, accounts.url, auth={"issuer": accounts.issuer.url, **auth}))
     async with serving(gateway, store=accounts.store) as site:
         await gateway.wait_connected(30)
         yield gateway, site
@@ -87,6 +87,18 @@ async def test_a_refused_exchange_is_a_result_that_says_so(tmp_path: Path, caplo
             assert await whoami(site, issuer.sign(sub="ann", aud=GATEWAY)) == "ann-account"
         assert token not in caplog.text
         assert "the-secret-of-the-gateway" not in caplog.text
+
+
+async def test_a_server_cannot_choose_who_gets_the_tokens_of_its_callers(tmp_path: Path) -> None:
+    """A token of a caller is valid at the gateway, whoever holds it."""
+    async with account_site(tmp_path) as accounts:
+        known = {**EXCHANGE, "issuer": "https://id.example.com"}
+        gateway = Gateway(configured(accounts.issuer, accounts.url, auth=known))
+        async with serving(gateway, store=accounts.store) as site:
+            token = accounts.issuer.sign(sub="ann", aud=GATEWAY)
+            reply = await site.call("dev__accounts__whoami", token)
+            assert "ann-account" not in str(reply.json)
+        assert accounts.issuer.forms == []
 
 
 async def test_a_caller_with_an_api_key_has_nothing_to_exchange(tmp_path: Path) -> None:
@@ -184,6 +196,7 @@ def test_headers_about_callers_need_authentication() -> None:
     [
         ({"headers": {"X-User": "${principal.name}"}}, r"expected \$\{principal.id\} or \$\{principal.claims.NAME\}"),
         ({"auth": {"kind": "exchange"}}, "an exchange needs a 'clientId'"),
+        ({"auth": {"kind": "exchange", "clientId": "x"}}, "an exchange needs the 'issuer'"),
         ({"auth": {"kind": "client_credentials", "per": "user"}}, "per.*is for oauth"),
         ({"auth": {"kind": "header", "header": "X Key"}}, "is not a valid header name"),
         ({"auth": {"kind": "exchange", "clientId": "x", "identityProvider": {}}}, "has no 'issuer'"),
