@@ -27,6 +27,8 @@ WAYS = {
     "bare": "not observed",
     "idle": "console, no page open",
     "open": "console, a page open",
+    "stored": "history in a SQLite file, nobody looks",
+    "audit": "audit log, records survive kill -9",
     "metrics": "metrics",
     "both": "console and metrics",
     "tracing": "tracing, spans to a batch processor",

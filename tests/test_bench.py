@@ -17,7 +17,6 @@ SHORT = {
     "access.py": ["0.1"],
     "hooks.py": ["1"],
     "middleware.py": ["0.1"],
-    "audited_calls.py": ["0.1"],
     "observed.py": ["1"],
     "run.py": ["--quick", "--seconds", "0.1", "--alone", "--only", "http"],
     "search.py": ["200"],

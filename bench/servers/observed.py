@@ -17,15 +17,17 @@ import uvloop
 from pegboard import Board, Limits
 from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
-from pegboard.middleware import Logging, Metrics, Tracing
+from pegboard.middleware import Audit, History, Logging, Metrics, Tracing
 from pegboard.server.http.listener import listen
 from pegboard.server.serve import make_endpoint
 from pegboard.server.serving_options import resolve_options
+from pegboard.stores.cluster import Cluster, SharedStore
+from pegboard.stores.store_url import open_store
 
 TOKEN = "bench"
 
 
-def make(way: str) -> Board:
+def make(way: str, folder: Path) -> Board:
     """A board that is observed in this way, or in none."""
     board = Board("bench", version="1.0.0")
 
@@ -37,6 +39,10 @@ def make(way: str) -> Board:
     match way:
         case "idle" | "open":
             Console(BoardSubject(board), token=TOKEN)
+        case "stored":
+            board.use(History())
+        case "audit":
+            board.use(Audit(folder / "audit", secret="a secret of the benchmark"))
         case "metrics":
             board.use(Metrics())
         case "both":
@@ -70,8 +76,12 @@ def _provider() -> object:
 async def main(told: Path, ways: list[str]) -> None:
     ports = {}
     for way in ways:
-        board = make(way)
-        await board.start()
+        board, shared = make(way, told.parent), None
+        if way == "stored":
+            store = open_store(f"sqlite:{told.parent / 'store.db'}")
+            await store.start()
+            shared = SharedStore(store, Cluster(store, Limits()))
+        await board.start(shared)
         server = await listen(make_endpoint(board, resolve_options({}, {}), None), Limits())
         ports[way] = server.port
     part = told.with_suffix(".part")

@@ -210,6 +210,7 @@ class Call(Struct, kw_only=True):
     answers: the answers to the questions of the previous round, as JSON text.
     ticket: the `requestState` of the previous round.
     headers: the headers of the HTTP request.
+    address: the network address that the request came from, as the server or a trusted proxy saw it.
     stream: the stream that started the call.
     environment: what an embedding program passes to its declared tools.
     tool: the tool; for a prompt, a resource or an unknown name (`known`), an object with the same attributes.
@@ -230,6 +231,7 @@ class Call(Struct, kw_only=True):
     answers: Raw | None = None
     ticket: str | None = None
     headers: Mapping[bytes, bytes] | None = None
+    address: str = ""
     stream: CallStream | None = None
     environment: Mapping[str, Any] | None = None
     tool: CalledTool = UNKNOWN_ITEM

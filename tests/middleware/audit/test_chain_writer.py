@@ -65,7 +65,7 @@ def test_the_next_file_begins_at_a_size_and_at_an_age(tmp_path: Path, monkeypatc
     writer.close()
     writer = writer_of(tmp_path, max_age=60.0)
     writer.append([RECORD])
-    monkeypatch.setattr(chain_writer.time, "monotonic", lambda: real() + 61)
+    monkeypatch.setattr(chain_writer, "monotonic", lambda: real() + 61)
     writer.append([RECORD])
     writer.close()
     assert findings_of(tmp_path) == []

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -95,10 +96,11 @@ class ChainWriter:
 
     def append(self, records: Sequence[bytes]) -> None:
         """Append records, each a JSON object; OSError if that is not possible, and then none of them is appended."""
-        if self._head is None:
-            self.open()
-        if self._size >= self._max_bytes or time.monotonic() >= self._rotate_at:
-            self._begin_file(self._segment + 1)
+        if self._size >= self._max_bytes or monotonic() >= self._rotate_at or self._head is None:
+            if self._head is None:
+                self.open()
+            else:
+                self._begin_file(self._segment + 1)
         self._write(records)
 
     def close(self) -> None:
@@ -177,7 +179,7 @@ class ChainWriter:
         create_own_file(path)
         file = os.open(path, _APPEND)
         self._file, self._size = file, _drop_partial_line(file, path)
-        self._rotate_at = time.monotonic() + self._max_age
+        self._rotate_at = monotonic() + self._max_age
 
     def _choose_removed(self, chain: str) -> tuple[Sequence[Segment], int]:
         """The files to remove once the next one has begun, and the first line that is then kept."""
@@ -211,14 +213,13 @@ class ChainWriter:
         return _encode({name: value for name, value in opening.items() if value not in ("", {})})
 
     def _write(self, records: Sequence[bytes], segment: int | None = None) -> None:
-        number, previous, proof = self._number, self._previous, b""
+        number, previous, proof, file, link = self._number, self._previous, b"", self._file, self._key.link
         lines = []
         for record in records:
             number += 1
-            line, previous, proof = self._key.link(previous, b'{"number":%d,%b' % (number, record[1:-1]))
+            line, previous, proof = link(previous, b'{"number":%d,%b' % (number, record[1:-1]))
             lines.append(line)
-        data = b"".join(lines)
-        file = self._file
+        data = lines[0] if len(lines) == 1 else b"".join(lines)
         try:
             written = os.write(file, data)
             while written < len(data):

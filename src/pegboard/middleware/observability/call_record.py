@@ -109,6 +109,7 @@ class CallRecorder:
             client=known[1],
             session=known[2],
             transport=caller.transport,
+            address=call.address,
             request="" if call.id is None else str(call.id)[:128],
             outcome=outcome,
             error=error,

@@ -114,7 +114,7 @@ class AdmittedRequest(Struct, frozen=True):
     caller: Caller
     token: ProgressToken | None
 
-    def call(self, channel: Channel, headers: Mapping[bytes, bytes] | None = None) -> Call:
+    def call(self, channel: Channel, headers: Mapping[bytes, bytes] | None = None, address: str = "") -> Call:
         params = self.params
         call = Call(
             method=self.method,
@@ -126,6 +126,7 @@ class AdmittedRequest(Struct, frozen=True):
             params=self.message.params,
             token=self.token,
             headers=headers,
+            address=address,
         )
         if params.inner is not NOTHING and params.arguments is NOTHING:
             call.raw = _read_misnamed(self.method, params.inner, self.caller)

@@ -59,6 +59,8 @@ class Conversation:
         self, service: Service, line: SharedLine, loop: asyncio.AbstractEventLoop, access: Access = NO_ACCESS
     ) -> None:
         self._access = access
+        self.address = ""
+        """The network address of the client, if it has one."""
         self._service = service
         self._handler = service.handler
         self._limits = service.limits
@@ -166,7 +168,7 @@ class Conversation:
             exchange = self._session_exchange(session, request_id)
         else:
             return False
-        self._start(plain.call(caller, exchange), exchange, request_id)
+        self._start(plain.call(caller, exchange, None, self.address), exchange, request_id)
         return True
 
     def _receive_batch(self, line: bytes) -> None:
@@ -208,7 +210,7 @@ class Conversation:
         caller, token = self._service.callers.read(params, None)
         request = admit(message, params, method, request_id, self._access.bind(caller), token)
         exchange = LineExchange(self._peer, self._service.modern, request_id)
-        return request.call(exchange), exchange
+        return request.call(exchange, None, self.address), exchange
 
     def _make_legacy_call(
         self, message: Message, params: Params, method: str, request_id: RequestId
@@ -227,7 +229,7 @@ class Conversation:
             return None
         request = admit_legacy(message, params, method, request_id, session.caller)
         exchange = self._session_exchange(session, request_id)
-        return request.call(exchange), exchange
+        return request.call(exchange, None, self.address), exchange
 
     def _session_exchange(self, session: Session, request_id: RequestId) -> LineExchange:
         codec = self._service.legacy[session.caller.version]

@@ -39,7 +39,9 @@ class PlainCall(Struct, gc=False):
     params: Raw
     caller: Caller | None
 
-    def call(self, caller: Caller, channel: Channel, headers: Mapping[bytes, bytes] | None = None) -> Call:
+    def call(
+        self, caller: Caller, channel: Channel, headers: Mapping[bytes, bytes] | None = None, address: str = ""
+    ) -> Call:
         return Call(
             method=CALL,
             caller=caller,
@@ -49,6 +51,7 @@ class PlainCall(Struct, gc=False):
             raw=self.arguments,
             params=self.params,
             headers=headers,
+            address=address,
         )
 
 

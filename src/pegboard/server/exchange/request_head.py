@@ -24,7 +24,7 @@ class PostHead(Struct, frozen=True):
 
     `stateless` means that the version header does not name a legacy revision, `plain` that the message may be a plain
     call. `method` and `about` mirror the body; None if they are missing or encoded, and must be compared on the full
-    path. `within` are the headers of responses in the session, `access` is that of the sender.
+    path. `within` are the headers of responses in the session, `access` and `address` are those of the sender.
     """
 
     extra: Headers
@@ -37,9 +37,12 @@ class PostHead(Struct, frozen=True):
     session: str
     within: Headers
     access: Access = NO_ACCESS
+    address: str = ""
 
 
-def read_post_head(headers: Mapping[bytes, bytes], extra: Headers, access: Access = NO_ACCESS) -> PostHead:
+def read_post_head(
+    headers: Mapping[bytes, bytes], extra: Headers, access: Access = NO_ACCESS, address: str = ""
+) -> PostHead:
     """Check a head; rejects a body that is not JSON, and a client that accepts neither JSON nor a stream."""
     content_type = headers.get(b"content-type")
     if content_type != b"application/json":
@@ -63,4 +66,5 @@ def read_post_head(headers: Mapping[bytes, bytes], extra: Headers, access: Acces
         session=session.decode("latin-1"),
         within=(*extra, (mcp.SESSION, session)),
         access=access,
+        address=address,
     )

@@ -227,7 +227,7 @@ class HttpEndpoint:
         try:
             match head.method:
                 case b"POST":
-                    post = head.verdict = read_post_head(head.headers, allowed, head.access)
+                    post = head.verdict = read_post_head(head.headers, allowed, head.access, head.peer)
                     return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
                 case b"GET":
                     return self._legacy.get(head, sink, allowed)
@@ -257,7 +257,7 @@ class HttpEndpoint:
             access = post.access
             if access is not NO_ACCESS:
                 caller = access.bind(caller)
-            call = plain.call(caller, exchange, head.headers)
+            call = plain.call(caller, exchange, head.headers, head.peer)
             walk = run_call(self._handler, call, exchange)
             served = self._calls.run(exchange, walk, len(body), caller)
         except Refusal as refusal:
@@ -312,7 +312,7 @@ class HttpEndpoint:
             return text_response(406, f"{method} returns a stream: Accept must allow text/event-stream", post.extra)
         exchange = HttpExchange(sink, self._modern, request_id, post.extra, post.accepts)
         handler = listen_handler(self._handler, exchange, self._modern, self.followers) if listens else self._handler
-        call = request.call(exchange, head.headers)
+        call = request.call(exchange, head.headers, head.peer)
         served = self._calls.run(exchange, run_call(handler, call, exchange), len(call.params), caller)
         # Cancellation: "Closing the SSE response stream MUST be treated by the server as cancellation". A subscription
         # has got its response, the stream, which ends it.

@@ -84,7 +84,7 @@ class SessionRequests:
                 setting = read_setting(method, message, params)
                 return exchange.answer(b"{}") if setting is None else self._apply_setting(session, setting, exchange)
             request = admit_legacy(message, params, method, request_id, post.access.bind(session.caller))
-            return self._run(request.call(exchange), request_id, exchange, sink, session)
+            return self._run(request.call(exchange, None, post.address), request_id, exchange, sink, session)
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
@@ -109,7 +109,8 @@ class SessionRequests:
         try:
             if request_id in session.calls:
                 raise duplicate_id(request_id)
-            return self._run(plain.call(caller, exchange), request_id, exchange, sink, session, self._handler)
+            call = plain.call(caller, exchange, None, post.address)
+            return self._run(call, request_id, exchange, sink, session, self._handler)
         except Refusal as refusal:
             return exchange.refuse(refusal)
 

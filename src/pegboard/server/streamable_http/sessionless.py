@@ -38,14 +38,14 @@ class Sessionless(Struct, eq=False):
             return Answer(202, headers=post.extra)
         wanted = self.stateless.want_legacy(message, params, method, request_id, version, post.access)
         exchange = HttpExchange(sink, wanted.codec, request_id, post.extra, post.accepts, reject_question)
-        return self._run(wanted.handler, wanted.admitted.call(exchange), exchange, sink)
+        return self._run(wanted.handler, wanted.admitted.call(exchange, None, post.address), exchange, sink)
 
     def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is not ours, and is ignored."""
         version = ASSUMED if post.version is None else post.version
         caller, codec, handler = self.stateless.sessionless_caller(version, post.access)
         exchange = HttpExchange(sink, codec, plain.id, post.extra, post.accepts, reject_question)
-        return self._run(handler, plain.call(caller, exchange), exchange, sink)
+        return self._run(handler, plain.call(caller, exchange, None, post.address), exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
         served = self.calls.run(exchange, run_call(handler, call, exchange), len(call.params), call.caller)

@@ -88,10 +88,11 @@ class WebSocketEndpoint:
         account = self._calls.accounts.of(head.access)
         if account is not None and not account.unclaimed and not account.has_room("streams"):
             return error_response(account.exceeded("streams"), allowed)
-        return Upgrade(partial(self._open, head.access), take_over)
+        return Upgrade(partial(self._open, head.access, head.peer), take_over)
 
-    def _open(self, access: Access, socket: MessageSocket) -> SocketHandler:
+    def _open(self, access: Access, address: str, socket: MessageSocket) -> SocketHandler:
         socket_handler = WebSocketConversation(self._service, socket, self._calls, self._unread, access)
+        socket_handler.address = address
         try:
             self._calls.follow(socket_handler)
         except Refusal as refusal:
