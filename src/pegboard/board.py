@@ -44,6 +44,7 @@ from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_orde
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.middleware.limits.token_meter import TokenMeter
+from pegboard.middleware.observability.metrics import Metrics
 from pegboard.protocol.json_values import objects_in
 from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
@@ -484,6 +485,11 @@ class Board(GroupedRegistry, Hosted):
                 self._attached.append(Attachment(hook, scope, target, order, next(self._numbers), kinds))
         self._tools_changed()
 
+    def find_metrics(self) -> Metrics | None:
+        """The middleware that measures calls of this board, if it has one."""
+        attached: Iterator[object] = (attachment.middleware for attachment in self._attached)
+        return next((middleware for middleware in attached if isinstance(middleware, Metrics)), None)
+
     @property
     def audit(self) -> AuditSink:
         """Where decisions about this board are recorded: its first Audit middleware, if it has one."""
@@ -579,6 +585,8 @@ class Board(GroupedRegistry, Hosted):
         self._warn_unmatched()
         await start_auth(self.auth, shared)
         await self.start_sign_in(shared)
+        if (metrics := self.find_metrics()) is not None:
+            metrics.add_source(self.measure)
         await self._lifetimes.start()
 
     def _warn_unmatched(self) -> None:
@@ -598,6 +606,8 @@ class Board(GroupedRegistry, Hosted):
         """Interrupt running tasks, stop middleware, close the application's services and end idle threads."""
         await self._tasks.close()
         await self._lifetimes.stop()
+        if (metrics := self.find_metrics()) is not None:
+            metrics.remove_source(self.measure)
         await self.services.close()
         self._threads.release()
         if self.auth is not None:

@@ -163,6 +163,24 @@ async def ask_in_result(questions: Mapping[str, Question]) -> NoReturn:
     raise NeedInput(questions)
 
 
+class ClientSpan(Protocol):
+    """The span of a request to another server."""
+
+    @property
+    def carried(self) -> Mapping[str, Json]:
+        """The trace context for the request's `_meta`."""
+
+    def end(self, result: Mapping[str, Json] | None, error: Exception | None) -> None:
+        """The request has ended with a result or an error, or was cancelled."""
+
+
+class ClientSpans(Protocol):
+    """Starts spans below the span of a call."""
+
+    def begin(self, method: str, name: str, server: str) -> ClientSpan:
+        """Start the span of a request to that server."""
+
+
 class ReadArguments(Protocol):
     """The arguments of a call after validation and repair."""
 
@@ -183,7 +201,7 @@ class CallNotes(Struct):
     """What is noted about a call while it runs.
 
     inside: when the tool itself began and ended (`time.perf_counter`).
-    downstream_ms: how long requests to a server behind a gateway took.
+    downstream_ms: how long requests to a server behind a gateway took; `downstream_error` is the kind of the last failure.
     log_id: its name in the log, if something was logged.
     trace_id: the id of its trace.
     facts: what parts of the server add to its record in the audit log and the history.
@@ -191,6 +209,7 @@ class CallNotes(Struct):
 
     inside: tuple[float, float] | None = None
     downstream_ms: float = 0.0
+    downstream_error: str = ""
     log_id: str = ""
     trace_id: str = ""
     facts: Mapping[str, Json] = {}
@@ -216,7 +235,7 @@ class Call(Struct, kw_only=True):
     tool: the tool; for a prompt, a resource or an unknown name (`known`), an object with the same attributes.
     parsed: the arguments after validation and repair, once the tool was reached.
     failed: whether the result is an error for the model.
-    trace: the trace context (`traceparent` and `tracestate`) for a server that the call is forwarded to.
+    spans: starts a span for each request to a server that the call is forwarded to, if it is traced.
     rule: the rule that lets the caller use the tool; empty without rules.
     """
 
@@ -237,7 +256,7 @@ class Call(Struct, kw_only=True):
     tool: CalledTool = UNKNOWN_ITEM
     parsed: ReadArguments | None = None
     failed: bool = False
-    trace: Mapping[str, Json] | None = None
+    spans: ClientSpans | None = None
     rule: str = ""
     _sent: Json = UNSET
     _raw_as_sent: Raw | None = None
@@ -266,6 +285,16 @@ class Call(Struct, kw_only=True):
         if not notes.log_id:
             notes.log_id = token_hex(4)
         return notes.log_id
+
+    @property
+    def log_context(self) -> dict[str, str]:
+        """Who made the call, in which session and trace, for its lines in a structured log."""
+        known = {
+            "principal": self.caller.principal.id,
+            "session": self.caller.session[:8],
+            "trace": self.notes.trace_id,
+        }
+        return {name: value for name, value in known.items() if value}
 
     @property
     def arguments(self) -> Mapping[str, Any]:

@@ -115,12 +115,14 @@ async def test_the_span_of_a_server_is_a_child_of_the_gateways() -> None:
         sent = {"name": "dev__calc__add", "arguments": {"a": 1}, "_meta": meta}
         await client.request("tools/call", sent)
         await client.call("dev__calc__add", {"a": 1})
-    (first, second), (below, alone) = here.spans, there.spans
+    # Below the span of each call is that of the request to the server, which ends before it.
+    (request, first, other, second), (below, alone) = here.spans, there.spans
     assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (TRACE, SENDER)
-    assert below.parent.span_id == first.context.span_id
+    assert request.parent.span_id == first.context.span_id
+    assert below.parent.span_id == request.context.span_id
     assert below.context.trace_id == first.context.trace_id
     assert below.context.trace_state.get("vendor") == "1"
-    assert alone.parent.span_id == second.context.span_id
+    assert (alone.parent.span_id, other.parent.span_id) == (other.context.span_id, second.context.span_id)
 
 
 def test_middleware_beside_the_configuration_is_found_and_takes_no_librarys_place(

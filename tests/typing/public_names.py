@@ -128,6 +128,7 @@ from pegboard.middleware import (
     Logging,
     MemoryRates,
     Metrics,
+    Observation,
     Question,
     RateLimit,
     RateStore,
@@ -292,6 +293,9 @@ class Watch(Middleware):
 
     async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
         print(type(exception), elapsed_ms, call.state)
+
+    def observe(self, call: Call, seen: Observation) -> None:
+        print(call.name, seen.outcome, seen.seconds)
 
 
 async def around(call: Call, proceed: Handler) -> Reply:

@@ -52,6 +52,7 @@ from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.server_catalog import ServerCatalog
+from pegboard.gateway.servers.server_figures import measure_servers
 from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.user_access import UserAccess
 from pegboard.gateway.withheld import withhold
@@ -59,6 +60,8 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import AuditSink
 from pegboard.middleware.limits.token_meter import TokenMeter
+from pegboard.middleware.observability.metric_families import MetricFamily
+from pegboard.middleware.observability.metrics import Metrics
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
@@ -210,9 +213,14 @@ class Gateway(Hosted):
         }
         return all(server.is_up for server in servers if server.config.required), states
 
-    def metrics(self) -> str | None:
-        """The text for a Prometheus scrape, if the configuration lists Metrics."""
-        return None if self._made.metrics is None else self._made.metrics.render()
+    def find_metrics(self) -> Metrics | None:
+        """The middleware that measures calls: that of the configuration, or one that was added."""
+        return self._made.metrics or self._main.board.find_metrics()
+
+    def measure(self) -> Iterator[MetricFamily]:
+        """The figures of this process and of the servers."""
+        yield from super().measure()
+        yield from measure_servers(self.downstreams, len(self._forwarder.parking_lot))
 
     @property
     def audit(self) -> AuditSink:
@@ -289,6 +297,8 @@ class Gateway(Hosted):
             await self._start_endpoint(name, endpoint)
         for downstream in self._downstreams.values():
             downstream.start()
+        if (metrics := self.find_metrics()) is not None:
+            metrics.add_source(self.measure)
         self._rearrange()
         self._edits = ConfigWatch(self.config, self.reload, environ=self._environ, boards=self._boards)
         if self._watches:
@@ -330,6 +340,8 @@ class Gateway(Hosted):
         await self._users.stop()
         for endpoint in self.endpoints:
             await endpoint.stop()
+        if (metrics := self.find_metrics()) is not None:
+            metrics.remove_source(self.measure)
         self._redaction.end()
         self._started = False
 

@@ -28,6 +28,7 @@ class Failure(Struct, frozen=True):
     name: the type of the exception.
     message: its text if it is one of ours; the text of any other exception is not for peers.
     code: the JSON-RPC code it is answered with, if any.
+    reason: which limit rejected it, such as `rate_limit`.
     outcome: `refused` by a rule or limit, `cancelled`, or else `error`.
     """
 
@@ -35,6 +36,7 @@ class Failure(Struct, frozen=True):
     message: str
     code: int | None
     outcome: Literal["error", "refused", "cancelled"]
+    reason: str = ""
 
 
 class Observation(Struct):
@@ -65,6 +67,7 @@ class Observation(Struct):
 
     @property
     def outcome(self) -> Outcome:
+        """How the call ended: `asked` and `task` mean that it continues."""
         if self.failure is not None:
             return self.failure.outcome
         if isinstance(self.reply, InputRequired):
@@ -86,6 +89,7 @@ def describe_failure(exception: BaseException) -> Failure:
         str(exception) if isinstance(exception, PegboardError) else "",
         exception.code if isinstance(exception, Refusal) else None,
         "cancelled" if cancelled else "refused" if refused else "error",
+        exception.reason if isinstance(exception, LimitReached) else "",
     )
 
 

@@ -80,7 +80,7 @@ class JsonLines(logging.Formatter):
             line["server"] = server
         call = current_call.get()
         if call is not None:
-            line |= {call.kind: call.name, "call": call.log_id, "request": call.id}
+            line |= {call.kind: call.name, "call": call.log_id, "request": call.id, **call.log_context}
         if record.exc_info:
             line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return printable_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))

@@ -26,6 +26,7 @@ _HOMES = {
     "MemoryRates": "pegboard.middleware.limits.rate_limit",
     "Metrics": "pegboard.middleware.observability.metrics",
     "Middleware": "pegboard.hooks.middleware",
+    "Observation": "pegboard.hooks.observation",
     "Question": "pegboard.call",
     "RateLimit": "pegboard.middleware.limits.rate_limit",
     "RateStore": "pegboard.middleware.limits.rate_limit",

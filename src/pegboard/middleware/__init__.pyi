@@ -10,6 +10,7 @@ from pegboard.call import Subscribed as Subscribed
 from pegboard.call import TaskStarted as TaskStarted
 from pegboard.helper_process import HelperProcess as HelperProcess
 from pegboard.hooks.middleware import Middleware as Middleware
+from pegboard.hooks.observation import Observation as Observation
 from pegboard.middleware.answer import answer as answer
 from pegboard.middleware.audit.audit import Audit as Audit
 from pegboard.middleware.cache import Cache as Cache

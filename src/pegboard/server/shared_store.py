@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
@@ -16,8 +16,11 @@ from pegboard.call import Caller, Handler, Json
 from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
+from pegboard.middleware.observability.metric_families import MetricFamily
+from pegboard.middleware.observability.metrics import Metrics
 from pegboard.server.http_types import Route
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.server.streamable_http.served_figures import measure_endpoints
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store_url import open_store
@@ -71,9 +74,22 @@ class ServedApp(ABC):
     def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
         """The session of a legacy client has ended in this process."""
 
-    def metrics(self) -> str | None:
-        """The text for a Prometheus scrape; None if nothing is measured that the server could offer."""
+    def find_metrics(self) -> Metrics | None:
+        """The middleware that measures its calls, if it has one."""
         return None
+
+    def measure(self) -> Iterator[MetricFamily]:
+        """The figures of this process that do not come from calls."""
+        if self.endpoints_served:
+            yield from measure_endpoints(self.endpoints_served)
+
+    def metrics(self) -> str | None:
+        """The text for a Prometheus scrape; None if calls are not measured."""
+        found = self.find_metrics()
+        if found is None:
+            return None
+        found.add_source(self.measure)
+        return found.render()
 
     @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None:

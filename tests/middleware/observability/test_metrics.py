@@ -1,49 +1,46 @@
-"""Counts and durations as a scraper reads them."""
+"""Counts and durations as Prometheus itself reads them."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from pegboard import Board, Client, ToolError, ToolResult
-from pegboard.call import Call
+from pegboard import Board, Client, Gateway, ToolError, ToolResult
+from pegboard.call import Done
 from pegboard.errors import InvalidParams, Refusal
+from pegboard.hooks.observation import Observation
 from pegboard.middleware import Metrics, RateLimit, TokenCount
-from pegboard.middleware.observability.metrics import BUCKETS
+from pegboard.middleware.observability.metric_families import BUCKETS
 from pegboard.testing import make_call, run_alone
+from tests.client_variants import on_one_machine
 
 NAME = "mcp_server_operation_duration_seconds"
-SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 
 
 def read(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """The text format 0.0.4 by its grammar, and nothing that does not fit it."""
+    """The samples, by name and labels; each family and each series occurs once."""
     series: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-    typed: set[str] = set()
-    assert text.endswith("\n")
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split(" ")
-            assert kind in {"counter", "gauge", "histogram"}
-            assert name not in typed
-            typed.add(name)
-        elif not line.startswith("# HELP "):
-            found = SAMPLE.fullmatch(line)
-            assert found is not None, line
-            assert re.sub("_(bucket|sum|count)$", "", found[1]) in typed
-            labels = frozenset(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2] or ""))
-            assert (found[1], labels) not in series
-            series[found[1], labels] = float(found[3])
+    families = list(text_string_to_metric_families(text))
+    assert len({family.name for family in families}) == len(families)
+    for family in families:
+        assert family.documentation
+        assert family.type in {"counter", "gauge", "histogram"}
+        for sample in family.samples:
+            key = sample.name, frozenset(sample.labels.items())
+            assert key not in series
+            series[key] = sample.value
     return series
 
 
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return read(metrics.render()).get((name, frozenset(labels.items())), 0)
+
+
 def count(metrics: Metrics, tool: str, error: str | None = None) -> float:
-    labels = {("mcp_method_name", "tools/call"), ("gen_ai_tool_name", tool)} | (
-        {("error_type", error)} if error else set()
-    )
-    return read(metrics.render()).get((NAME + "_count", frozenset(labels)), 0)
+    labels = {"mcp_method_name": "tools/call", "gen_ai_tool_name": tool} | ({"error_type": error} if error else {})
+    return value(metrics, NAME + "_count", **labels)
 
 
 async def test_every_outcome_is_counted_under_its_error_type() -> None:
@@ -68,14 +65,14 @@ async def test_every_outcome_is_counted_under_its_error_type() -> None:
     assert count(metrics, "run") == 2
     assert count(metrics, "run", "tool_error") == 4
     assert count(metrics, "(unknown)", "-32602") == 2
+    assert value(metrics, "pegboard_calls_refused_total", reason="rate_limit") == 1
 
 
-async def test_durations_fall_into_the_buckets_of_the_conventions() -> None:
+def test_durations_fall_into_the_buckets_of_the_conventions() -> None:
     assert BUCKETS == (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
     metrics, call = Metrics(), make_call("run")
-    for milliseconds in (1, 10, 11, 299_000, 400_000):
-        await metrics.before(call)
-        await metrics.after(call, {}, milliseconds)
+    for seconds in (0.001, 0.01, 0.011, 299, 400):
+        metrics.observe(call, Observation(0, seconds, Done({})))
     series = read(metrics.render())
     labels = {("mcp_method_name", "tools/call"), ("gen_ai_tool_name", "run")}
     seen = {
@@ -85,20 +82,6 @@ async def test_durations_fall_into_the_buckets_of_the_conventions() -> None:
     # A bound is within its bucket, and each bucket holds those below it.
     assert seen == {"0.01": 2, "0.02": 3, "120.0": 3, "300.0": 4, "+Inf": 5}
     assert series[NAME + "_sum", frozenset(labels)] == pytest.approx(699.022)
-
-
-async def test_calls_in_progress_go_up_and_down_again() -> None:
-    metrics = Metrics()
-    during: list[float] = []
-
-    def look(_: Call) -> str:
-        during.append(read(metrics.render())["pegboard_calls_in_progress", frozenset()])
-        return "x"
-
-    await run_alone(metrics, answer=look)
-    await run_alone(metrics, answer=ValueError())
-    assert during == [1]
-    assert read(metrics.render())["pegboard_calls_in_progress", frozenset()] == 0
 
 
 async def test_repairs_and_tokens_are_counted_where_there_are_any() -> None:
@@ -140,4 +123,42 @@ async def test_a_label_is_escaped() -> None:
     call.method = 'a"b\\c\nd'
     await run_alone(metrics, call=call)
     assert 'mcp_method_name="a\\"b\\\\c\\nd"' in metrics.render()
-    read(metrics.render())
+    assert any(("mcp_method_name", 'a"b\\c\nd') in labels for _, labels in read(metrics.render()))
+
+
+@on_one_machine("the gateway is part of the test")
+async def test_the_state_of_servers_and_the_time_of_a_hop_are_measured_in_a_gateway() -> None:
+    board = Board("sums")
+
+    @board.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    gateway, metrics = (
+        Gateway({"toolboxes": {"dev": {"description": "Sums", "mcpServers": {"sums": {"board": board}}}}}),
+        Metrics(),
+    )
+    gateway.use(metrics)
+    async with Client(gateway) as client:
+        await gateway.wait_connected(10)
+        await client.call("dev__sums__add", {"a": 2, "b": 3})
+        series = read(metrics.render())
+    server = frozenset({("server", "dev/sums")})
+    assert series["pegboard_downstream_up", server] == 1
+    assert series["pegboard_downstream_breaker_open", server] == 0
+    assert series["pegboard_downstream_waiting", server] == 0
+    assert series["pegboard_downstream_state", server | {("state", "ready")}] == 1
+    assert series["pegboard_downstream_state", server | {("state", "failed")}] == 0
+    assert series["pegboard_calls_parked", frozenset()] == 0
+    called = {("mcp_method_name", "tools/call"), ("gen_ai_tool_name", "dev__sums__add")}
+    whole = series[NAME + "_sum", frozenset(called)]
+    there = series["mcp_client_operation_duration_seconds_sum", frozenset(called | server)]
+    hop = series["pegboard_gateway_hop_duration_seconds_sum", server]
+    assert whole == pytest.approx(there + hop)
+    # A gateway that has stopped is not measured any more.
+    assert "pegboard_downstream_up" not in metrics.render()
+
+
+def test_the_program_itself_is_a_series() -> None:
+    (labels,) = [labels for name, labels in read(Metrics().render()) if name == "pegboard_build_info"]
+    assert {key for key, _ in labels} == {"version", "python"}

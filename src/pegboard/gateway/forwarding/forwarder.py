@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -320,7 +321,7 @@ class Forwarder:
             return InputRequired(came.questions, self._tickets.write(again, call, destination))
         return to_reply(destination, call.method, came.result)
 
-    def _send(
+    async def _send(
         self,
         destination: Destination,
         call: Call,
@@ -328,10 +329,25 @@ class Forwarder:
         method: str,
         params: Mapping[str, Any],
         channel: Channel,
-    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
+    ) -> Mapping[str, Json]:
+        server, notes, span = destination.downstream, call.notes, None
+        if call.spans is not None:
+            span = call.spans.begin(method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
+            params = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
         wants_progress = call.token is not None and method == call.method
         out = OutgoingRequest(method=method, params=params, channel=channel, wants_progress=wants_progress)
-        return destination.downstream.send(out, caller)
+        began, result, error = perf_counter(), None, None
+        try:
+            result = await server.send(out, caller)
+            return result
+        except Exception as problem:
+            error = problem
+            notes.downstream_error = str(problem.code) if isinstance(problem, Refusal) else type(problem).__name__
+            raise
+        finally:
+            notes.downstream_ms += (perf_counter() - began) * 1000
+            if span is not None:
+                span.end(result, error)
 
 
 def _with_tasks(caller: Caller) -> Caller:

@@ -44,9 +44,8 @@ def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
         meta = bytes(members.get("_meta", b""))
         if meta:
             passed = _remembered(meta) if len(meta) <= _REMEMBERED_BYTES else _passed(meta)
-    trace = call.trace
-    if passed or trace:
-        params["_meta"] = {**passed, **trace} if trace else passed
+    if passed:
+        params["_meta"] = passed
     return params
 
 

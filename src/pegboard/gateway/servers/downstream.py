@@ -183,6 +183,10 @@ class Downstream:
         return self._slots.taken
 
     @property
+    def waiting(self) -> int:
+        return self._slots.waiting
+
+    @property
     def pending(self) -> bool:
         """Whether the first attempt to connect has not ended, or not even begun."""
         return not self._supervisor.settled.is_set()

@@ -28,6 +28,11 @@ class RequestSlots:
         """How many requests have a slot."""
         return self._slots.taken
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a slot."""
+        return self._slots.waiting
+
     def take_now(self, owner: str = "") -> bool:
         """Take a slot if one is free for this caller."""
         slots = self._slots

@@ -18,6 +18,7 @@ from pegboard.errors import DeclarationError, LimitReached, Refusal
 from pegboard.hooks.middleware import Middleware
 from pegboard.logs.printable import printable
 from pegboard.middleware.call_keys import client_of
+from pegboard.middleware.observability.call_record import trace_of
 from pegboard.middleware.observability.masking import mask, mask_text
 from pegboard.protocol.json_values import texts_in
 
@@ -37,7 +38,7 @@ class Logging(Middleware):
     """Logs how each call of any kind ended, to `logger` at `level` (a number or a name); failures at WARNING; the start and the masked arguments at DEBUG.
 
     `style="line"` writes a sentence, `"json"` one JSON object. The record also has the fields as attributes (`extra`):
-    tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), slow_ms,
+    tool (the name), kind unless it is a tool, outcome, elapsed_ms, transport, and if available client, principal, session (its first eight digits), call (the id of its other log lines), trace, slow_ms,
     tokens_in, tokens_out, tokens_estimated, problem and repaired (where arguments were repaired, and how).
     """
 
@@ -145,6 +146,9 @@ def _fields(call: Call, outcome: str, elapsed_ms: float | None = None) -> dict[s
         fields["principal"] = printable(caller.principal.id)
     if caller.session:
         fields["session"] = printable(caller.session[:8])
+    fields["call"] = call.log_id
+    if trace := trace_of(call):
+        fields["trace"] = trace
     if call.parsed is not None and call.parsed.warnings:
         # Without the values, which may be secrets.
         fields["repaired"] = [

@@ -118,9 +118,7 @@ class CallRecorder:
             arguments=self._show(call, sent) if self._arguments == "masked" else UNSET,
             arguments_sha256=sha256(_encode_sorted(sent)).hexdigest() if self._arguments == "hash" else "",
         )
-        # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
-        if call.trace is not None or bytes(call.params).find(b"traceparent") >= 0:
-            record.trace = _trace_of(call)
+        record.trace = trace_of(call)
         if call._notes is not None and call._notes.facts:
             _add_facts(record, self._masking.facts(call._notes.facts))
         return record
@@ -144,17 +142,17 @@ class _Params(Struct, gc=False):
 _decode_params: Final = msgspec.json.Decoder(_Params).decode
 
 
-def _trace_of(call: Call) -> str:
-    """The id of the trace that a call belongs to, as its span or its sender names it."""
-    parent: Json = ""
-    if call.trace is not None:
-        parent = call.trace.get("traceparent")
-    else:
-        try:
-            parent = _decode_params(call.params).meta.traceparent
-        except msgspec.MsgspecError:
-            return ""
-    found = _TRACE.match(parent) if isinstance(parent, str) else None
+def trace_of(call: Call) -> str:
+    """The id of the trace that a call belongs to, as its span or its sender names it; empty if there is none."""
+    if call._notes is not None and call._notes.trace_id:
+        return call._notes.trace_id
+    # `find` and not `in`: `in` first tries to read its operand as a number, and pays for the failure.
+    if bytes(call.params).find(b"traceparent") < 0:
+        return ""
+    try:
+        found = _TRACE.match(_decode_params(call.params).meta.traceparent)
+    except msgspec.MsgspecError:
+        return ""
     return found[1] if found is not None else ""
 
 

@@ -1,174 +1,204 @@
-"""Call counts and durations in Prometheus format, with OpenTelemetry's names."""
+"""Counts and durations of calls, for Prometheus and for OpenTelemetry collectors."""
 
 from __future__ import annotations
 
-import asyncio
-from bisect import bisect_left
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
 
-from pegboard.call import Call, Json
-from pegboard.errors import Refusal
+from pegboard.call import Call
 from pegboard.hooks.middleware import Middleware
+from pegboard.hooks.observation import Failure, Observation
 from pegboard.logs.watchdog import TALLY
-from pegboard.middleware.call_keys import OTHERS, tool_of
+from pegboard.middleware.call_keys import tool_of
+from pegboard.middleware.observability.metric_families import (
+    BoundedNames,
+    HistogramValue,
+    MetricFamily,
+    build_family,
+    merge_families,
+    render_text,
+)
+from pegboard.middleware.observability.otlp_export import MetricsExport
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TOOL_ERROR: Final = "tool_error"
+_CODES: Final = frozenset({-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022, -32001})
+_HOP_BUCKETS: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
+_TOKENS: Final = ("in", "out", "estimated")
+_SERVERS: Final = 1000
+_REASONS: Final = 50
 
-# The buckets that the conventions recommend for `mcp.server.operation.duration`, in seconds.
-BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-
-TOOL_ERROR = "tool_error"
-CANCELLED = "cancelled"
-_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022, -32001})
-
-Labels: TypeAlias = tuple[str, ...]
-
-# The label for the name of what was called; completions have none.
-_NAME_LABELS = {
-    "tools/call": "gen_ai_tool_name",
-    "prompts/get": "gen_ai_prompt_name",
-    "resources/read": "mcp_resource_uri",
+# The attribute for the name of what was called; completions have none.
+_NAMES: Final = {
+    "tools/call": "gen_ai.tool.name",
+    "prompts/get": "gen_ai.prompt.name",
+    "resources/read": "mcp.resource.uri",
 }
 
+MetricSource: TypeAlias = Callable[[], Iterable[MetricFamily]]
 
-def error_type(exception: BaseException) -> str:
+
+def error_type(failure: Failure) -> str:
     """`error.type` of the conventions: the JSON-RPC code, or that the result is an error for the model."""
-    if isinstance(exception, Refusal):
+    if failure.code is not None:
         # Authors may invent codes; labels must stay bounded.
-        return str(exception.code) if exception.code in _CODES else "_OTHER"
-    return CANCELLED if isinstance(exception, asyncio.CancelledError) else TOOL_ERROR
-
-
-class _InProgress:
-    """A count that changes with every call; not an attribute of the middleware, which checks what is set on it."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-class _Durations:
-    __slots__ = ("buckets", "total")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BUCKETS) + 1)
-        self.total = 0.0
+        return str(failure.code) if failure.code in _CODES else "_OTHER"
+    return "cancelled" if failure.outcome == "cancelled" else TOOL_ERROR
 
 
 class Metrics(Middleware):
     """Measures every call of any kind; `render()` returns the body of `/metrics`.
 
-    `mcp_server_operation_duration_seconds` by method, tool (or prompt or resource) and kind of error; `pegboard_calls_in_progress`;
-    `pegboard_args_repaired_total` by tool and kind of repair; `pegboard_tool_tokens_total` by direction, if TokenCount
-    is in use (`estimated` by a TokenBudget); `pegboard_loop_stalls_total` and `pegboard_loop_stall_seconds_total` for the whole process, if the loop
-    is watched. After `tools` different tools, and `kinds` of repairs, further ones share one name, so that callers
-    cannot increase the number of series.
+    It also exports by OTLP over HTTP, if the variables `OTEL_EXPORTER_OTLP_…` name a collector (needs the `otel` extra). After
+    `tools` different tools, and `kinds` of repairs, further ones share one name, so that callers cannot increase the number of
+    series. docs/observability.md lists all metrics.
     """
 
-    order = 2
-
     def __init__(self, *, tools: int = 1000, kinds: int = 100) -> None:
-        self.tools, self._repair_kinds = tools, kinds
-        self._names: set[str] = set()
-        self._repairs_known: set[str] = set()
-        self._durations: dict[Labels, _Durations] = {}
-        self._repaired: dict[Labels, int] = {}
-        self._tokens: dict[Labels, int] = {}
-        self._in_progress = _InProgress()
+        self.tools = tools
+        self._names, self._kinds = BoundedNames(tools), BoundedNames(kinds)
+        self._servers, self._reasons = BoundedNames(_SERVERS), BoundedNames(_REASONS)
+        self._durations: dict[tuple[str, str, str], HistogramValue] = {}
+        self._downstream: dict[tuple[str, str, str, str], HistogramValue] = {}
+        self._hops: dict[str, HistogramValue] = {}
+        self._repaired: Counter[tuple[str, str]] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._sources: list[MetricSource] = []
+        self._export = MetricsExport(self.families)
 
-    async def before(self, call: Call) -> None:
-        self._in_progress.count += 1
-
-    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
-        self._end(call, TOOL_ERROR if call.failed else "", elapsed_ms)
-
-    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
-        self._end(call, error_type(exception), elapsed_ms)
-
-    def _end(self, call: Call, error: str, elapsed_ms: float) -> None:
-        self._in_progress.count -= 1
-        name = call.tool.name if call.method in _NAME_LABELS else ""
-        durations = self._durations.get((call.method, name, error))
+    def observe(self, call: Call, seen: Observation) -> None:
+        """Count a call that has ended."""
+        method = call.method
+        name = call.tool.name if method in _NAMES else ""
+        failure, reply = seen.failure, seen.reply
+        error = "" if failure is None else error_type(failure)
+        if reply is not None and seen.outcome == "error":
+            error = TOOL_ERROR
+        durations = self._durations.get((method, name, error))
         if durations is None:
             # The first call of a series, or one whose tool is counted under another name.
-            name = _bounded(name, self._names, self.tools)
-            durations = self._durations.setdefault((call.method, name, error), _Durations())
-        seconds = elapsed_ms / 1000
-        durations.buckets[bisect_left(BUCKETS, seconds)] += 1
-        durations.total += seconds
+            name = self._names.admit(name)
+            durations = self._durations.setdefault((method, name, error), HistogramValue())
+        durations.add(seen.ended - seen.began)
+        if failure is not None and failure.reason:
+            self._refused[self._reasons.admit(failure.reason)] += 1
         if call.parsed is not None and call.parsed.warnings:
-            self._count_repairs(call)
+            tool = self._names.admit(tool_of(call))
+            for warning in call.warnings:
+                self._repaired[tool, self._kinds.admit(str(warning.code))] += 1
+        if call._notes is not None and call._notes.downstream_ms:
+            self._count_downstream(call, seen)
         if call._state is not None:
-            for direction in ("in", "out", "estimated"):
+            for direction in _TOKENS:
                 tokens = call._state.get("tokens_" + direction)
                 if isinstance(tokens, int):
-                    self._tokens[direction,] = self._tokens.get((direction,), 0) + tokens
+                    self._tokens[direction] += tokens
 
-    def _count_repairs(self, call: Call) -> None:
-        tool = _bounded(tool_of(call), self._names, self.tools)
-        for warning in call.warnings:
-            kind = _bounded(str(getattr(warning, "code", "")), self._repairs_known, self._repair_kinds)
-            self._repaired[tool, kind] = self._repaired.get((tool, kind), 0) + 1
+    def _count_downstream(self, call: Call, seen: Observation) -> None:
+        """The time of the server apart from our own."""
+        notes, tool = call.notes, call.tool
+        server = self._servers.admit(f"{tool.toolbox}/{tool.server}")
+        name = self._names.admit(tool.name) if call.method in _NAMES else ""
+        key = call.method, name, server, notes.downstream_error
+        seconds = notes.downstream_ms / 1000
+        self._downstream.setdefault(key, HistogramValue()).add(seconds)
+        if not call.asked:
+            # Of a call that asked its caller, most of the rest is the time that a person took.
+            hops = self._hops.setdefault(server, HistogramValue(_HOP_BUCKETS))
+            hops.add(max(0.0, seen.ended - seen.began - seconds))
+
+    def add_source(self, source: MetricSource) -> None:
+        """Include the families of a server or gateway; a source counts once."""
+        if source not in self._sources:
+            self._sources.append(source)
+
+    def remove_source(self, source: MetricSource) -> None:
+        """Leave out the families of a server or gateway that has stopped."""
+        if source in self._sources:
+            self._sources.remove(source)
+
+    async def start(self) -> None:
+        await self._export.start()
+
+    async def stop(self) -> None:
+        await self._export.stop()
 
     def render(self) -> str:
-        """All series as text; serve it as CONTENT_TYPE."""
-        lines: list[str] = []
-        name = "mcp_server_operation_duration_seconds"
-        _head(lines, name, "histogram", "Duration of requests, as received here.")
-        for (method, tool, error), durations in self._durations.items():
-            labels = {"mcp_method_name": method}
-            if method in _NAME_LABELS:
-                labels[_NAME_LABELS[method]] = tool
-            if error:
-                labels["error_type"] = error
-            seen = 0
-            for bound, count in zip((*map(_number, BUCKETS), "+Inf"), durations.buckets, strict=True):
-                seen += count
-                lines.append(f"{name}_bucket{_labels({**labels, 'le': bound})} {seen}")
-            lines.append(f"{name}_sum{_labels(labels)} {_number(durations.total)}")
-            lines.append(f"{name}_count{_labels(labels)} {seen}")
-        _head(lines, "pegboard_calls_in_progress", "gauge", "Calls that have started and not ended.")
-        lines.append(f"pegboard_calls_in_progress {self._in_progress.count}")
-        _counters(
-            lines, "pegboard_args_repaired_total", "Arguments that were repaired.", ("tool", "kind"), self._repaired
+        """All series as text for Prometheus."""
+        return render_text(self.families())
+
+    def families(self) -> Iterator[MetricFamily]:
+        """All series."""
+        yield MetricFamily(
+            "mcp.server.operation.duration",
+            "histogram",
+            "s",
+            "Duration of requests, as received here.",
+            [(_describe(method, name, error), value) for (method, name, error), value in self._durations.items()],
         )
-        _counters(lines, "pegboard_tool_tokens_total", "Tokens of arguments and results.", ("direction",), self._tokens)
+        if self._downstream:
+            yield MetricFamily(
+                "mcp.client.operation.duration",
+                "histogram",
+                "s",
+                "Duration of requests to servers behind the gateway.",
+                [
+                    ({**_describe(method, name, error), "server": server}, value)
+                    for (method, name, server, error), value in self._downstream.items()
+                ],
+            )
+            yield MetricFamily(
+                "pegboard.gateway.hop.duration",
+                "histogram",
+                "s",
+                "Time that the gateway itself adds to a call.",
+                [({"server": server}, value) for server, value in self._hops.items()],
+            )
+        yield MetricFamily(
+            "pegboard.args.repaired",
+            "counter",
+            "{repair}",
+            "Arguments that were repaired.",
+            [({"tool": tool, "kind": kind}, count) for (tool, kind), count in self._repaired.items()],
+        )
+        yield MetricFamily(
+            "pegboard.calls.refused",
+            "counter",
+            "{call}",
+            "Calls that a limit, a budget or a timeout rejected.",
+            [({"reason": reason}, count) for reason, count in self._refused.items()],
+        )
+        yield MetricFamily(
+            "pegboard.tool.tokens",
+            "counter",
+            "{token}",
+            "Tokens of arguments and results.",
+            [({"direction": direction}, count) for direction, count in self._tokens.items()],
+        )
         if TALLY.watchers:
-            _head(lines, "pegboard_loop_stalls_total", "counter", "Number of times the event loop was blocked.")
-            lines.append(f"pegboard_loop_stalls_total {TALLY.count}")
-            _head(lines, "pegboard_loop_stall_seconds_total", "counter", "Time for which the event loop was blocked.")
-            lines.append(f"pegboard_loop_stall_seconds_total {_number(TALLY.seconds)}")
-        return "\n".join(lines) + "\n"
+            yield MetricFamily(
+                "pegboard.loop.stalls",
+                "counter",
+                "{stall}",
+                "Number of times the event loop was blocked.",
+                [({}, TALLY.count)],
+            )
+            yield MetricFamily(
+                "pegboard.loop.stall",
+                "counter",
+                "s",
+                "Time for which the event loop was blocked.",
+                [({}, TALLY.seconds)],
+            )
+        yield build_family()
+        yield from merge_families(family for source in self._sources for family in source())
 
 
-def _bounded(name: str, known: set[str], limit: int) -> str:
-    if name in known:
-        return name
-    if len(known) >= limit:
-        return OTHERS
-    known.add(name)
-    return name
-
-
-def _counters(lines: list[str], name: str, description: str, labels: Labels, series: Mapping[Labels, int]) -> None:
-    _head(lines, name, "counter", description)
-    for values, count in series.items():
-        lines.append(f"{name}{_labels(dict(zip(labels, values, strict=True)))} {count}")
-
-
-def _head(lines: list[str], name: str, kind: str, description: str) -> None:
-    lines.extend((f"# HELP {name} {description}", f"# TYPE {name} {kind}"))
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return repr(value)
+def _describe(method: str, name: str, error: str) -> dict[str, str]:
+    labels = {"mcp.method.name": method}
+    if method in _NAMES:
+        labels[_NAMES[method]] = name
+    if error:
+        labels["error.type"] = error
+    return labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +14,10 @@ from msgspec import Struct, field
 from pegboard.call import Call, EncodedResult, Handler, Json, Reply
 from pegboard.errors import Refusal, SetupError, ToolError
 from pegboard.hooks.middleware import Middleware
+from pegboard.hooks.observation import describe_failure
 from pegboard.middleware.observability.masking import mask
 from pegboard.middleware.observability.metrics import TOOL_ERROR, error_type
+from pegboard.middleware.observability.otlp_export import is_exported
 from pegboard.tools.tool import Tool
 
 _NETWORK: Mapping[str, Mapping[str, str]] = {
@@ -23,9 +25,7 @@ _NETWORK: Mapping[str, Mapping[str, str]] = {
     "http": {"network.transport": "tcp", "network.protocol.name": "http"},
 }
 
-_HTTP: Final = "http/protobuf"
-_ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_MAX_MESSAGE: Final = 200
 
 _log = logging.getLogger("pegboard")
 
@@ -48,21 +48,9 @@ _encode = msgspec.json.Encoder().encode
 
 def _provider_from_environ(environ: Mapping[str, str]) -> Any:
     """A provider that exports as the variables of OpenTelemetry say; None, with a reason in the log, if they do not."""
-    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
-        return None
-    if not any(environ.get(name) for name in _ENDPOINTS):
-        _log.warning("Tracing: spans are not exported; set OTEL_EXPORTER_OTLP_ENDPOINT, or a tracer provider")
-        return None
-    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _HTTP)
-    exporter = environ.get("OTEL_TRACES_EXPORTER") or "otlp"
-    if exporter != "otlp" or protocol != _HTTP:
-        _log.warning(
-            "Tracing: spans are not exported; %s over %s is not supported, use OTEL_TRACES_EXPORTER=otlp and "
-            "OTEL_EXPORTER_OTLP_PROTOCOL=%s",
-            exporter[:40],
-            protocol[:40],
-            _HTTP,
-        )
+    if not is_exported("traces", environ):
+        if "OTEL_EXPORTER_OTLP_ENDPOINT" not in environ and "OTEL_TRACES_EXPORTER" not in environ:
+            _log.warning("Tracing: spans are not exported; set OTEL_EXPORTER_OTLP_ENDPOINT, or a tracer provider")
         return None
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 — an extra, as below
@@ -78,11 +66,48 @@ def _provider_from_environ(environ: Mapping[str, str]) -> Any:
     return provider
 
 
+class _ClientSpan:
+    """The span of one request to a server behind a gateway."""
+
+    __slots__ = ("_fail", "_span", "carried")
+
+    def __init__(self, span: Any, carried: Mapping[str, Json], fail: Callable[[Any, str, str], None]) -> None:
+        self._span = span
+        self._fail = fail
+        self.carried = carried
+
+    def end(self, result: Mapping[str, Json] | None, error: Exception | None) -> None:
+        if result is not None and result.get("isError"):
+            self._fail(self._span, TOOL_ERROR, "")
+        elif result is None and error is None:
+            self._fail(self._span, "cancelled", "")
+        elif isinstance(error, Refusal):
+            self._span.set_attribute("rpc.response.status_code", str(error.code))
+            self._fail(self._span, str(error.code), error.message[:_MAX_MESSAGE])
+        elif error is not None:
+            # Its text may have the address of the server.
+            self._fail(self._span, type(error).__name__, "")
+        self._span.end()
+
+
+class _CallSpans:
+    """The spans of requests to servers, below the span of a call."""
+
+    __slots__ = ("_context", "_tracing")
+
+    def __init__(self, tracing: Tracing, context: Any) -> None:
+        self._tracing = tracing
+        self._context = context
+
+    def begin(self, method: str, name: str, server: str) -> _ClientSpan:
+        return self._tracing._begin_request(self._context, method, name, server)
+
+
 class Tracing(Middleware):
     """Opens a SERVER span around each call of any kind: needs the `otel` extra, and a provider unless one is set globally.
 
     The parent is the `traceparent` in the request's `_meta`; a span that is current here, such as the web server's, is
-    linked. A server behind a gateway gets this span as its parent. `arguments=True` and `results=True` add both to the
+    linked. A request to a server behind a gateway is a CLIENT span below it, and the parent of the server's own. `arguments=True` and `results=True` add both to the
     span, with secrets masked. If no provider is set by the time it starts, it exports by OTLP over HTTP as the
     variables `OTEL_EXPORTER_OTLP_…` say; without them it logs that spans are not exported.
     """
@@ -134,18 +159,19 @@ class Tracing(Middleware):
         )
         here = trace.set_span_in_context(span, parent)
         if call.tool.toolbox or (isinstance(call.tool, Tool) and call.tool.relay is not None):
-            call.trace = self._carried(here)
+            call.spans = _CallSpans(self, here)
+        call.notes.trace_id = f"{span.get_span_context().trace_id:032x}"
         token = self._context.attach(here)
         try:
             reply = await proceed(call)
             result = reply.result.value if isinstance(reply.result, EncodedResult) else reply.result
             if result.get("isError"):
-                self._fail(span, TOOL_ERROR)
+                self._fail(span, TOOL_ERROR, "")
             if self.results and call.kind == "tool" and span.is_recording():
                 span.set_attribute("gen_ai.tool.call.result", _encode(mask(result)).decode())
             return reply
         except BaseException as problem:
-            self._fail(span, error_type(problem))
+            self._fail(span, error_type(describe_failure(problem)), "")
             if isinstance(problem, Refusal):
                 span.set_attribute("rpc.response.status_code", str(problem.code))
             elif not isinstance(problem, ToolError):
@@ -203,6 +229,22 @@ class Tracing(Middleware):
             attributes["gen_ai.tool.call.arguments"] = _encode(mask(call.sent)).decode()
         return attributes
 
-    def _fail(self, span: Any, kind: str) -> None:
+    def _begin_request(self, context: Any, method: str, name: str, server: str) -> _ClientSpan:
+        """The CLIENT span of a request to a server, whose own span becomes its child."""
+        trace = self._trace
+        attributes = {"mcp.method.name": method, "pegboard.server": server}
+        if name and method == "tools/call":
+            attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name[:128]}
+        elif name and method == "prompts/get":
+            attributes["gen_ai.prompt.name"] = name[:128]
+        span = self._tracer.start_span(
+            f"{method} {name[:128]}" if name else method,
+            context=context,
+            kind=trace.SpanKind.CLIENT,
+            attributes=attributes,
+        )
+        return _ClientSpan(span, self._carried(trace.set_span_in_context(span, context)), self._fail)
+
+    def _fail(self, span: Any, kind: str, message: str) -> None:
         span.set_attribute("error.type", kind)
-        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, message or None))

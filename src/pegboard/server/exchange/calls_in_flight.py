@@ -105,14 +105,17 @@ class CallsInFlight:
         # The bytes left for further large requests.
         self._room = limits.call_bytes
         self.draining = False
+        self.rejected = 0
 
     def check_room(self, size: int = 0) -> None:
         """Reject a call if there is no room for it; `size` is the size of its request."""
         if self.draining:
             raise shutting_down()
         if len(self.running) >= self._limits.calls:
+            self.rejected += 1
             raise Busy(f"{self._limits.calls} calls are already running; try again later", retry_after=1)
         if size > LIGHT and size > self._room:
+            self.rejected += 1
             raise Busy("The requests of the running calls are too large together; try again later", retry_after=1)
 
     @contextmanager

@@ -21,7 +21,7 @@ from pegboard.call import Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.logs.watchdog import TALLY
-from pegboard.middleware.observability.metrics import CONTENT_TYPE
+from pegboard.middleware.observability.metric_families import CONTENT_TYPE
 from pegboard.protocol import headers as mcp
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.jsonrpc import Message
@@ -188,6 +188,11 @@ class HttpEndpoint:
         allowed = self._guard.check(head)
         return allowed if isinstance(allowed, Answer) else route(head, body, sink)
 
+    @property
+    def rejected(self) -> int:
+        """How many calls were rejected because too many were running."""
+        return self._calls.rejected
+
     def _health(self, head: Head, body: bytes, sink: Sink) -> Answer:
         if head.method != b"GET":
             return method_not_allowed(b"GET")
@@ -215,9 +220,7 @@ class HttpEndpoint:
             return method_not_allowed(b"GET")
         text = None if self._metrics is None else self._metrics()
         if text is None:
-            return text_response(
-                404, "Not found; this path is for the middleware Metrics in the configuration of a gateway"
-            )
+            return text_response(404, "Not found; this path is for the middleware Metrics")
         return Answer(200, text.encode(), content_type=CONTENT_TYPE.encode(), headers=FRESH)
 
     def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
