@@ -200,16 +200,11 @@ class ReadArguments(Protocol):
 class CallNotes(Struct):
     """What is noted about a call while it runs.
 
-    inside: when the tool itself began and ended (`time.perf_counter`).
-    downstream_ms: how long requests to a server behind a gateway took; `downstream_error` is the kind of the last failure.
     log_id: its name in the log, if something was logged.
     trace_id: the id of its trace.
     facts: what parts of the server add to its record in the audit log and the history.
     """
 
-    inside: tuple[float, float] | None = None
-    downstream_ms: float = 0.0
-    downstream_error: str = ""
     log_id: str = ""
     trace_id: str = ""
     facts: Mapping[str, Json] = {}
@@ -270,6 +265,10 @@ class Call(Struct, kw_only=True):
     _stopped: bool = False
     _waits: tuple[Deadline, ...] = ()
     _notes: CallNotes | None = None
+    # When the tool itself began and ended, and how long requests to a server behind a gateway took, for observers.
+    _inside: tuple[float, float] | None = None
+    _downstream_ms: float = 0.0
+    _downstream_error: str = ""
 
     @property
     def notes(self) -> CallNotes:

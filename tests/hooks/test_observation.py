@@ -66,10 +66,10 @@ async def test_each_way_to_end_is_one_outcome() -> None:
     assert watcher.outcomes == ["ok", "error", "refused", "refused", "error"]
     failures = [failure for _, _, failure in watcher.seen]
     assert failures[0] is None
-    assert failures[1] == Failure("ToolError", "no paper", None, "error")
-    assert failures[3] == Failure("InvalidParams", "not this", -32602, "refused")
-    # The text of an unexpected exception stays in the log.
-    assert failures[4] == Failure("KeyError", "", None, "error")
+    assert failures[1] == Failure("ToolError", "no paper", None, "error", text="no paper")
+    assert failures[3] == Failure("InvalidParams", "not this", -32602, "refused", text="not this")
+    # The text of an unexpected exception is only for the log.
+    assert failures[4] == Failure("KeyError", "", None, "error", text="'secret'")
 
 
 async def test_a_cancelled_call_and_a_question_are_observed() -> None:
@@ -167,8 +167,8 @@ async def test_the_time_of_the_tool_is_noted_where_other_middleware_runs_around_
         await client.call("work")
     async with Client(board_with(around, pass_on)) as client:
         await client.call("work")
-    assert alone.calls[0].notes.inside is None
-    inside = around.calls[0].notes.inside
+    assert alone.calls[0]._inside is None
+    inside = around.calls[0]._inside
     assert inside is not None
     assert inside[0] <= inside[1]
 

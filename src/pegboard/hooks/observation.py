@@ -10,14 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from pegboard.call import Call, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
+from pegboard.call import Call, Done, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
 from pegboard.errors import LimitReached, PegboardError, Refusal
 
 _log = logging.getLogger("pegboard.middleware")
+
+_MAX_TEXT: Final = 500
 
 Outcome: TypeAlias = Literal["ok", "error", "refused", "asked", "task", "cancelled"]
 
@@ -27,6 +29,7 @@ class Failure(Struct, frozen=True):
 
     name: the type of the exception.
     message: its text if it is one of ours; the text of any other exception is not for peers.
+    text: its text in any case, for the operator's log.
     code: the JSON-RPC code it is answered with, if any.
     reason: which limit rejected it, such as `rate_limit`.
     outcome: `refused` by a rule or limit, `cancelled`, or else `error`.
@@ -37,6 +40,7 @@ class Failure(Struct, frozen=True):
     code: int | None
     outcome: Literal["error", "refused", "cancelled"]
     reason: str = ""
+    text: str = ""
 
 
 class Observation(Struct):
@@ -66,6 +70,14 @@ class Observation(Struct):
         return result.value if isinstance(result, EncodedResult) else result
 
     @property
+    def failed(self) -> bool:
+        """Whether the caller got an error: of the protocol, or for the model."""
+        reply = self.reply
+        if type(reply) is Done and type(reply.result) is dict:
+            return bool(reply.result.get("isError"))
+        return reply is None or bool((self.result or {}).get("isError"))
+
+    @property
     def outcome(self) -> Outcome:
         """How the call ended: `asked` and `task` mean that it continues."""
         if self.failure is not None:
@@ -74,7 +86,7 @@ class Observation(Struct):
             return "asked"
         if isinstance(self.reply, TaskStarted):
             return "task"
-        return "error" if (self.result or {}).get("isError") else "ok"
+        return "error" if self.failed else "ok"
 
 
 Observe: TypeAlias = Callable[[Call, Observation], object]
@@ -86,11 +98,19 @@ def describe_failure(exception: BaseException) -> Failure:
     refused = isinstance(exception, Refusal | LimitReached)
     return Failure(
         type(exception).__name__,
-        str(exception) if isinstance(exception, PegboardError) else "",
+        _text_of(exception) if isinstance(exception, PegboardError) else "",
         exception.code if isinstance(exception, Refusal) else None,
         "cancelled" if cancelled else "refused" if refused else "error",
         exception.reason if isinstance(exception, LimitReached) else "",
+        _text_of(exception),
     )
+
+
+def _text_of(exception: BaseException) -> str:
+    try:
+        return str(exception)[:_MAX_TEXT]
+    except Exception:  # noqa: BLE001 — an author's exception may fail to describe itself
+        return ""
 
 
 def observed(inner: Handler, observers: Sequence[Observe], failures: list[BaseException] | None = None) -> Handler:
@@ -127,7 +147,8 @@ def clocked(inner: Handler) -> Handler:
         try:
             return await inner(call)
         finally:
-            notes = call.notes
-            notes.inside = began if notes.inside is None else notes.inside[0], perf_counter()
+            while call._origin is not None:
+                call = call._origin
+            call._inside = began if call._inside is None else call._inside[0], perf_counter()
 
     return run

@@ -95,7 +95,8 @@ def compose(
     `failures`, for tests.
     """
     selected = _select(attachments, tool, kind)
-    observers = [observe for middleware in selected if (observe := _observer(middleware)) is not None]
+    # The innermost one first, as after-hooks: outer ones see what it has noted.
+    observers = [observe for middleware in reversed(selected) if (observe := _observer(middleware)) is not None]
     # Without other middleware, the tool takes the whole time.
     handler = clocked(inner) if observers and len(observers) < len(selected) else inner
     stage: list[Hook] = []

@@ -9,14 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard import Board, Client, ToolError
+from pegboard.call import Done
 from pegboard.errors import DeclarationError
+from pegboard.hooks.observation import Observation
 from pegboard.middleware import Logging, Timing
 from pegboard.testing import make_call
 
 
 async def record(timing: Timing, *elapsed: float, name: str = "stub") -> None:
     for milliseconds in elapsed:
-        await timing.after(make_call(name), {"content": []}, milliseconds)
+        timing.observe(make_call(name), ended(milliseconds))
+
+
+def ended(milliseconds: float) -> Observation:
+    return Observation(0.0, milliseconds / 1000, Done({"content": []}))
 
 
 async def test_every_tool_has_its_count_total_max_and_failures() -> None:
@@ -72,8 +78,8 @@ async def test_times_beyond_the_buckets_are_still_counted() -> None:
 
 async def test_a_slow_call_is_logged_counted_and_marked(caplog: pytest.LogCaptureFixture) -> None:
     timing, slow, quick = Timing(slow_ms=50), make_call("report"), make_call("report")
-    await timing.after(quick, {"content": []}, 49.9)
-    await timing.after(slow, {"content": []}, 50.0)
+    timing.observe(quick, ended(49.9))
+    timing.observe(slow, ended(50.0))
     assert "slow_ms" not in quick.state
     assert slow.state["slow_ms"] == 50.0
     assert timing.stats()["report"].slow == 1

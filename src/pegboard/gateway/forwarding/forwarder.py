@@ -330,7 +330,9 @@ class Forwarder:
         params: Mapping[str, Any],
         channel: Channel,
     ) -> Mapping[str, Json]:
-        server, notes, span = destination.downstream, call.notes, None
+        server, origin, span = destination.downstream, call, None
+        while origin._origin is not None:
+            origin = origin._origin
         if call.spans is not None:
             span = call.spans.begin(method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
             params = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
@@ -342,10 +344,10 @@ class Forwarder:
             return result
         except Exception as problem:
             error = problem
-            notes.downstream_error = str(problem.code) if isinstance(problem, Refusal) else type(problem).__name__
+            origin._downstream_error = str(problem.code) if isinstance(problem, Refusal) else type(problem).__name__
             raise
         finally:
-            notes.downstream_ms += (perf_counter() - began) * 1000
+            origin._downstream_ms += (perf_counter() - began) * 1000
             if span is not None:
                 span.end(result, error)
 

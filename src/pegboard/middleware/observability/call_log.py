@@ -14,8 +14,9 @@ import msgspec
 
 from pegboard.call import Call, Json
 from pegboard.call_target import UNKNOWN_ITEM
-from pegboard.errors import DeclarationError, LimitReached, Refusal
+from pegboard.errors import DeclarationError
 from pegboard.hooks.middleware import Middleware
+from pegboard.hooks.observation import Observation
 from pegboard.logs.printable import printable
 from pegboard.middleware.call_keys import client_of
 from pegboard.middleware.observability.call_record import trace_of
@@ -57,33 +58,41 @@ class Logging(Middleware):
         self.level = _read_level(level)
         self.style = style
         self._models: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self._watch_level()
 
-    async def before(self, call: Call) -> None:
+    async def start(self) -> None:
+        """Find out whether the start of each call is logged, too."""
+        self._watch_level()
+
+    def _watch_level(self) -> None:
+        # A hook is set only if it is needed: it would cost every call something.
         if self.logger.isEnabledFor(logging.DEBUG):
-            arguments = _encode(mask(_shorten(call.sent))).decode("utf-8", "replace")
-            fields = {**_fields(call, "started"), "arguments": printable(arguments[:_MAX_ARGUMENTS])}
-            self._write(logging.DEBUG, f"started with {fields['arguments']}", fields)
+            self.before = self._log_start  # type: ignore[method-assign, assignment]  # hooks may be plain functions
+        else:
+            self.__dict__.pop("before", None)
 
-    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
-        level = logging.WARNING if call.failed else self.level
-        if self.logger.isEnabledFor(level):
-            # A call that its caller has to repeat with answers is not done yet.
-            outcome = "error" if call.failed else "asked" if "inputRequests" in result else "ok"
-            fields = _fields(call, outcome, elapsed_ms)
-            self._write(level, f"{outcome} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}", fields)
+    def _log_start(self, call: Call) -> None:
+        arguments = _encode(mask(_shorten(call.sent))).decode("utf-8", "replace")
+        fields = {**_fields(call, "started"), "arguments": printable(arguments[:_MAX_ARGUMENTS])}
+        self._write(logging.DEBUG, f"started with {fields['arguments']}", fields)
 
-    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
-        cancelled = isinstance(exception, asyncio.CancelledError)
-        level = self.level if cancelled else logging.WARNING
-        if self.logger.isEnabledFor(level):
-            refused = isinstance(exception, Refusal | LimitReached)
-            fields = _fields(call, "cancelled" if cancelled else "refused" if refused else "failed", elapsed_ms)
-            message = ""
-            if not cancelled:
-                fields["problem"] = printable(mask_text(f"{type(exception).__name__}: {exception}"[:_MAX_TEXT]))
-                message = f" ({fields['problem']})"
-            line = f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}{message}"
-            self._write(level, line, fields)
+    def observe(self, call: Call, seen: Observation) -> None:
+        """Log how the call ended."""
+        failure = seen.failure
+        cancelled = failure is not None and failure.outcome == "cancelled"
+        level = logging.WARNING if seen.failed and not cancelled else self.level
+        if not self.logger.isEnabledFor(level):
+            return
+        elapsed_ms = (seen.ended - seen.began) * 1000
+        outcome = seen.outcome
+        fields = _fields(call, "failed" if failure is not None and outcome == "error" else outcome, elapsed_ms)
+        message = ""
+        if failure is not None and not cancelled:
+            fields["problem"] = printable(mask_text(f"{failure.name}: {failure.text}"[:_MAX_TEXT]))
+            message = f" ({fields['problem']})"
+        self._write(
+            level, f"{fields['outcome']} in {elapsed_ms:.1f} ms{_who(fields)}{_repairs(fields)}{message}", fields
+        )
 
     def _write(self, level: int, line: str, fields: dict[str, Json]) -> None:
         if self.style == "line":

@@ -190,6 +190,7 @@ class CallRing:
             or len(blocks := result.get("content", ())) != 1
             or len(blocks[0].get("text", _LONG)) > _KEPT_BYTES
             or call._notes is not None
+            or call._inside is not None
             or (parsed is not None and parsed.warnings)
         ):
             result, extras = _prepare(seen.result), _read_extras(call, seen)
@@ -253,8 +254,10 @@ class CallRing:
 def _read_extras(call: Call, seen: Observation) -> CallExtras:
     notes = call.notes
     before = tool = ran = None
-    if notes.inside is not None:
-        before, tool = (notes.inside[0] - seen.began) * 1000, (notes.inside[1] - notes.inside[0]) * 1000
+    if (inside := call._inside) is not None:
+        before, tool = (inside[0] - seen.began) * 1000, (inside[1] - inside[0]) * 1000
+    # The text of an unexpected exception is for the log alone.
+    failure = None if seen.failure is None else replace(seen.failure, text="")
     if call.parsed is not None and call.warnings:
         try:
             ran = _encode(call.parsed.arguments)
@@ -264,7 +267,7 @@ def _read_extras(call: Call, seen: Observation) -> CallExtras:
     if len(call.raw) > _SMALL_BYTES:
         ran = None if ran is None else _beginning(ran, _SMALL_BYTES)
         warnings = [replace(warning, got=None, became=None) for warning in warnings]
-    return CallExtras(seen.failure, ran, tuple(warnings), before, tool, notes.trace_id, notes.log_id, notes.facts)
+    return CallExtras(failure, ran, tuple(warnings), before, tool, notes.trace_id, notes.log_id, notes.facts)
 
 
 def _prepare(result: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
@@ -12,6 +13,7 @@ from pegboard.hooks.observation import Failure, Observation
 from pegboard.logs.watchdog import TALLY
 from pegboard.middleware.call_keys import tool_of
 from pegboard.middleware.observability.metric_families import (
+    BUCKETS,
     BoundedNames,
     HistogramValue,
     MetricFamily,
@@ -71,23 +73,23 @@ class Metrics(Middleware):
         """Count a call that has ended."""
         method = call.method
         name = call.tool.name if method in _NAMES else ""
-        failure, reply = seen.failure, seen.reply
-        error = "" if failure is None else error_type(failure)
-        if reply is not None and seen.outcome == "error":
-            error = TOOL_ERROR
+        failure = seen.failure
+        error = error_type(failure) if failure is not None else TOOL_ERROR if seen.failed else ""
         durations = self._durations.get((method, name, error))
         if durations is None:
             # The first call of a series, or one whose tool is counted under another name.
             name = self._names.admit(name)
             durations = self._durations.setdefault((method, name, error), HistogramValue())
-        durations.add(seen.ended - seen.began)
+        seconds = seen.ended - seen.began
+        durations.counts[bisect_left(BUCKETS, seconds)] += 1
+        durations.total += seconds
         if failure is not None and failure.reason:
             self._refused[self._reasons.admit(failure.reason)] += 1
         if call.parsed is not None and call.parsed.warnings:
             tool = self._names.admit(tool_of(call))
             for warning in call.warnings:
                 self._repaired[tool, self._kinds.admit(str(warning.code))] += 1
-        if call._notes is not None and call._notes.downstream_ms:
+        if call._downstream_ms:
             self._count_downstream(call, seen)
         if call._state is not None:
             for direction in _TOKENS:
@@ -97,11 +99,11 @@ class Metrics(Middleware):
 
     def _count_downstream(self, call: Call, seen: Observation) -> None:
         """The time of the server apart from our own."""
-        notes, tool = call.notes, call.tool
+        tool = call.tool
         server = self._servers.admit(f"{tool.toolbox}/{tool.server}")
         name = self._names.admit(tool.name) if call.method in _NAMES else ""
-        key = call.method, name, server, notes.downstream_error
-        seconds = notes.downstream_ms / 1000
+        key = call.method, name, server, call._downstream_error
+        seconds = call._downstream_ms / 1000
         self._downstream.setdefault(key, HistogramValue()).add(seconds)
         if not call.asked:
             # Of a call that asked its caller, most of the rest is the time that a person took.

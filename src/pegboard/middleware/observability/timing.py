@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from pegboard.call import Call, Json
+from pegboard.call import Call
 from pegboard.errors import DeclarationError
 from pegboard.hooks.middleware import Middleware
+from pegboard.hooks.observation import Observation
 from pegboard.middleware.call_keys import OTHERS, tool_of
 
 SLOW = "slow_ms"
@@ -71,7 +72,7 @@ class _Tally:
 class Timing(Middleware):
     """Measures the calls of each tool, prompt and resource; a call of `slow_ms` or more is logged and marked in `call.state`.
 
-    The time includes the tool and all middleware inside this one.
+    The time includes all middleware.
     """
 
     order = 20
@@ -91,13 +92,9 @@ class Timing(Middleware):
         """Reset all figures."""
         self._tallies.clear()
 
-    async def after(self, call: Call, result: Mapping[str, Json], elapsed_ms: float) -> None:
-        self._record(call, elapsed_ms, call.failed)
-
-    async def error(self, call: Call, exception: BaseException, elapsed_ms: float) -> None:
-        self._record(call, elapsed_ms, True)
-
-    def _record(self, call: Call, elapsed_ms: float, failed: bool) -> None:
+    def observe(self, call: Call, seen: Observation) -> None:
+        """Count a call that has ended."""
+        elapsed_ms = (seen.ended - seen.began) * 1000
         name = call.tool.name if call.method == "tools/call" else tool_of(call)
         tally = self._tallies.get(name)
         if tally is None:
@@ -107,7 +104,7 @@ class Timing(Middleware):
         tally.longest = max(tally.longest, elapsed_ms)
         bucket = int(math.log2(elapsed_ms * 1000) * _STEPS) if elapsed_ms > 0.001 else 0
         tally.buckets[bucket if bucket < _BUCKETS else -1] += 1
-        if failed:
+        if seen.failed:
             tally.failed += 1
         if elapsed_ms >= self._threshold:
             tally.slow += 1
