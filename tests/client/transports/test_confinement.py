@@ -17,6 +17,7 @@ import pytest
 
 from pegboard import Client, Gateway
 from pegboard.client.transports import confinement
+from pegboard.client.transports.confined_program import SYSCALLS
 from pegboard.client.transports.confinement import find_confinement_problem, limited_command
 from pegboard.config.confinement_keys import Confinement
 from pegboard.config.gateway_config import read_config
@@ -71,6 +72,23 @@ async def started(server: dict[str, Any], *, network: bool = False) -> AsyncIter
         return
     async with Client(server, connect_timeout=60, timeout=60) as client:
         yield Attempts(client)
+
+
+async def test_a_confined_program_has_none_of_the_keys_in_the_keyring_of_its_user() -> None:
+    """A process with a key in its session keyring becomes the launcher, and that the program which looks for the key."""
+    keyctl = SYSCALLS[os.uname().machine][1]
+    libc = "import ctypes, os, sys\nsyscall = ctypes.CDLL(None).syscall\n"
+    look = f"{libc}print('found' if syscall({keyctl - 1}, b'user', b'ticket', None, 0) > 0 else 'none')"
+    add = f"syscall({keyctl}, 1, None); syscall({keyctl - 2}, b'user', b'ticket', b'secret', 6, -3)"
+    program = [sys.executable, "-I", "-c", look]
+    found = []
+    for command in (program, limited_command(program, None, Confinement(read=tuple(PYTHON)), None)):
+        begun = f"{libc}{add}; os.execv(sys.argv[1], sys.argv[1:])"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", begun, *command, stdout=PIPE, stderr=PIPE)
+        said, problem = await process.communicate()
+        found.append(said.decode().strip() or problem.decode())
+    assert found[1] == "none" or "cannot be confined" in found[1]
+    assert found[0] in ("found", "none")
 
 
 async def test_a_confined_program_reads_and_writes_only_what_its_entry_allows(tmp_path: Path) -> None:

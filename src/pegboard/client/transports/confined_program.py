@@ -7,7 +7,7 @@ taken away ends it: the program never runs with more than it should have.
 - A user namespace, so that it needs no root. A mount namespace whose root is an empty file system in memory: the
   system's folders and the readable ones are mounted read-only, the writable ones as they are, and nothing else exists,
   neither the home folder nor the sockets in /run. A network namespace with nothing but a loopback interface, unless the
-  network is allowed. A namespace for System V IPC.
+  network is allowed. A namespace for System V IPC. A session keyring without keys.
 - A Landlock domain: from inside, processes outside can neither be traced nor read through /proc, and since Landlock's
   version 6 not be sent signals.
 - No capabilities, and no way to get any (`no_new_privs`).
@@ -19,6 +19,7 @@ With `probe`, the program is only looked for.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -61,7 +62,15 @@ AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV =
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 MAKE_BLOCK, SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 11, 1, 2
 SYS_MOUNT_SETATTR, SYS_CREATE_RULESET, SYS_RESTRICT_SELF = 442, 444, 446
-PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
+JOIN_SESSION_KEYRING = 1
+# pivot_root and keyctl
+SYSCALLS = {
+    "x86_64": (155, 250),
+    "aarch64": (41, 219),
+    "riscv64": (41, 219),
+    "ppc64le": (203, 271),
+    "s390x": (217, 280),
+}
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -133,14 +142,18 @@ def build_root(read: list[str], writable: list[str], home: str) -> None:
         bind(source, root / "dev" / name, 0)
     for name in ("dev/shm", "tmp", "run", "var/tmp", home.strip("/") or "root", ".before"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    machine = os.uname().machine
-    if machine not in PIVOT_ROOT:
-        raise Impossible(f"processors of the kind {machine} are not supported; use a container instead")
-    done = libc.syscall(PIVOT_ROOT[machine], bytes(root), bytes(root / ".before"))
+    done = libc.syscall(find_syscalls()[0], bytes(root), bytes(root / ".before"))
     check(done, "the root cannot be changed")
     os.chdir("/")
     check(libc.umount2(b"/.before", MNT_DETACH), "the previous root cannot be removed")
     Path("/.before").rmdir()
+
+
+def find_syscalls() -> tuple[int, int]:
+    machine = os.uname().machine
+    if machine not in SYSCALLS:
+        raise Impossible(f"processors of the kind {machine} are not supported; use a container instead")
+    return SYSCALLS[machine]
 
 
 def bind(source: int, target: Path, attributes: int) -> None:
@@ -159,6 +172,14 @@ def bind(source: int, target: Path, attributes: int) -> None:
     done = libc.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, where, AT_RECURSIVE, changed, len(changed))
     check(done, f"{target} cannot be made read-only", "Linux 5.12 or later is needed")
     os.close(source)
+
+
+def leave_keyring() -> None:
+    """Begin a new session keyring: that of the user may have tickets and other secrets."""
+    joined = libc.syscall(find_syscalls()[1], JOIN_SESSION_KEYRING, None)
+    # Without keyrings in the kernel, or with a filter around us that forbids them, the program has none either.
+    if joined < 0 and ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        check(joined, "the keyring of the user cannot be left")
 
 
 def drop_privileges() -> None:
@@ -189,6 +210,7 @@ def main() -> None:
             if spec.get("cwd"):
                 os.chdir(spec["cwd"])
             limit_resources(spec.get("resources", {}))
+            leave_keyring()
             drop_privileges()
         else:
             limit_resources(spec.get("resources", {}))
