@@ -56,11 +56,15 @@ class AccountIssuer(TestIssuer):
         self.issued_tokens: list[str] = []
         self.scopes: dict[str, str] = {}
         self.keeps_scopes = True
+        self.down_for_all = False
         self.forms: list[dict[str, str]] = []
         self.refreshing: asyncio.Event | None = None
 
     def answer(self, asked: Asked, writer: asyncio.StreamWriter) -> Any:
         path = urlsplit(asked.target).path
+        if self.down_for_all:
+            reply(writer, b"", "503 Service Unavailable")
+            return None
         match asked.method, path:
             case "GET", "/.well-known/oauth-authorization-server":
                 reply(writer, {**self._metadata(), **self.metadata})

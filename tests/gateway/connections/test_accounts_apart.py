@@ -76,6 +76,27 @@ async def test_a_connection_that_is_removed_is_not_used_any_more(tmp_path: Path)
         assert await two.call("bob") == "bob-account"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "down", "said"),
+    [
+        ({"revocation_endpoint": None}, False, "removed; its authorization server offers no revocation"),
+        ({}, True, "removed; the authorization server could not be asked to revoke it"),
+    ],
+)
+async def test_a_connection_is_removed_even_if_its_token_cannot_be_revoked(
+    tmp_path: Path, metadata: dict[str, Any], down: bool, said: str
+) -> None:
+    async with account_site(tmp_path) as accounts, person(accounts, "ann") as ann, accounts.gateway() as gateway:
+        assert await gateway.call("ann", elicit=ann.elicit) == "ann-account"
+        accounts.issuer.metadata, accounts.issuer.down_for_all = metadata, down
+        assert gateway.gateway.connections is not None
+        told = await gateway.gateway.connections.remove(Principal("key:ann"), "dev", "accounts")
+        assert told.startswith(said)
+        assert await gateway.gateway.connections.vault.all() == []
+        again = await gateway.gateway.connections.remove(Principal("key:ann"), "dev", "accounts")
+        assert again == "there was no connection"
+
+
 async def test_a_user_sees_only_the_servers_that_the_rules_show(tmp_path: Path) -> None:
     async with account_site(tmp_path) as accounts:
         rules = [{"who": "key:ann", "allow": ["*"]}, {"who": "*", "hide": ["dev/accounts"]}]

@@ -334,3 +334,51 @@ async def test_an_anonymous_caller_is_refused(tmp_path: Path) -> None:
             "GET", "/connect/accounts?link=" + "x" * 43, headers=bearer(accounts.keys["ann"])
         )
         assert reply.status == 410
+
+
+async def test_an_authorization_server_that_is_down_is_a_page_without_its_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway, person(accounts, "ann") as ann:
+        await ann.open(link_in(await gateway.call("ann")))
+        accounts.issuer.down_for_all = True
+        page = await ann.browser.submit(action="connect")
+        assert page.status_code == 400
+        assert "the operator finds why in the log" in page.text
+        assert accounts.issuer.url not in page.text
+        assert "a user could not connect accounts" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("PUT", "/connect/accounts", 405), ("GET", "/connect/a/b", 404)]
+)
+async def test_other_requests_below_the_page_are_refused(tmp_path: Path, method: str, path: str, status: int) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
+        reply = await gateway.site.ask(method, path, headers=bearer(accounts.keys["ann"]))
+        assert reply.status == status
+
+
+async def test_a_legacy_client_whose_user_does_not_log_in_in_time_gets_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "WAIT_SECONDS", 0.05)
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
+        link_in(await gateway.call("ann", LEGACY, elicit=lambda _: Accepted()))
+
+
+async def test_a_gateway_that_does_not_know_its_url_says_what_the_operator_has_to_do(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, accounts.gateway() as gateway:
+        gateway.gateway.listens_at("unix:/somewhere")
+        assert "set auth.publicUrl" in await gateway.call("ann")
+
+
+async def test_a_key_that_the_user_replaces_at_another_replica_is_used(tmp_path: Path) -> None:
+    async with account_site(tmp_path) as accounts, person(accounts, "ann") as ann:
+        sign = accounts.issuer.sign
+        auth = {"kind": "header", "key": sign(sub="operator", aud="accounts")}
+        async with accounts.gateway(auth=auth) as one, accounts.gateway(auth=auth) as two:
+            for value, answer in (("wrong-key", "/connect/accounts"), (sign(sub="ann", aud="accounts"), "ann")):
+                await ann.open(link_in(await one.call("ann")))
+                await ann.browser.submit(key=value)
+                for gateway in (one, two):
+                    assert answer in await gateway.call("ann")

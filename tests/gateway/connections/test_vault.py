@@ -19,7 +19,7 @@ from pegboard.auth.principal import Principal
 from pegboard.client.login import access_tokens
 from pegboard.client.login.grants import PendingLogin
 from pegboard.config.gateway_config import read_config
-from pegboard.errors import SetupError, Unreachable
+from pegboard.errors import Busy, SetupError, Unreachable
 from pegboard.gateway.connections import vault as vault_module
 from pegboard.gateway.connections.connect_links import MAX_OPEN, BegunLogin, ConnectLinks
 from pegboard.gateway.connections.user_connections import UserConnections
@@ -135,6 +135,18 @@ async def test_all_connections_and_those_of_one_user_are_listed(tmp_path: Path) 
         assert [(entry.owner, entry.since) for entry in await vault.all()] == [(ANN, 5.0), (BOB, 5.0)]
         assert [entry.owner for entry in await vault.of("ann")] == [ANN]
         assert await vault.of("ann", "https://other.example") == []
+
+
+async def test_a_vault_has_room_for_so_many_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault_module, "MAX_IN_SHARD", 1)
+    async with stored(tmp_path) as store:
+        vault = vault_of(store)
+        await vault.connect(ANN, {})
+        with pytest.raises(Busy, match="The vault is full"):
+            await vault.connect(CredentialOwner("ann", "", "https://other.example/mcp"), {})
+        # Connecting again takes no more room.
+        await vault.connect(ANN, {"token": TOKEN})
+        assert await vault.read(ANN) == {"token": TOKEN}
 
 
 async def test_one_process_at_a_time_renews_a_token(tmp_path: Path) -> None:
