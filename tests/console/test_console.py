@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import webbrowser
 from typing import Any
 
 import pytest
 
 from pegboard import Accepted, Board, Client, Context
+from pegboard.console.board_subject import BoardSubject
+from pegboard.console.console import Console
 from tests.console.served import ServedConsole, serving_console
 
 
@@ -68,6 +71,20 @@ async def send(at: ServedConsole, path: str, *, method: str = "GET", body: Any =
     head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     return Response(head, rest)
+
+
+async def test_the_link_in_the_command_line_of_a_browser_works_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    board = make_board()
+    async with serving_console(board) as at:
+        Console(BoardSubject(board)).open_in_browser(at.mcp)
+        (link,) = opened
+        token = at.link.partition("token=")[2]
+        assert token not in link
+        # The browser is let in; who reads the command line later is not. The printed link still works.
+        for path, status in ((link, 303), (link, 401), (at.link, 303)):
+            assert (await send(at, path.removeprefix(at.base), cookie="")).status == status
 
 
 async def test_the_link_opens_the_console_and_its_token_becomes_a_cookie() -> None:

@@ -93,13 +93,11 @@ class Console:
 
     def link(self, url: str) -> str:
         """The link that opens the console, made from the URL of the MCP endpoint."""
-        parts = urlsplit(url)
-        path = parts.path.removesuffix("/mcp") + PATH + "/"
-        return urlunsplit((parts.scheme, parts.netloc, path, f"token={self._token}" if self._token else "", ""))
+        return _link(url, self._token)
 
     def open_in_browser(self, url: str) -> None:
         """Open the console in the browser of this user."""
-        webbrowser.open(self.link(url))
+        webbrowser.open(_link(url, self._sign_in.token_for_once() if self._token else ""))
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         """Answer a request below `/console`."""
@@ -263,6 +261,12 @@ class Console:
             request.text("id"), principal, approve=approve, reason=request.text("reason"), how="console"
         )
         return _json(await list_approvals(served, request.visitor))
+
+
+def _link(url: str, token: str) -> str:
+    parts = urlsplit(url)
+    path = parts.path.removesuffix("/mcp") + PATH + "/"
+    return urlunsplit((parts.scheme, parts.netloc, path, f"token={token}" if token else "", ""))
 
 
 def _lacking(right: Right, visitor: Visitor) -> Answer:

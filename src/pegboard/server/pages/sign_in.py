@@ -85,6 +85,7 @@ class SignIn:
         self._clock = clock
         self._cookies = SessionCookies(name, clock)
         self._link = ""
+        self._once = ""
 
     async def start(self, shared: SharedStore | None) -> None:
         """Share sign-ins with the other processes of a store."""
@@ -94,6 +95,11 @@ class SignIn:
         """The token of this launch: a page that is opened with `?token=` signs in the user who started the server."""
         self._link = self._link or token or secrets.token_urlsafe(24)
         return self._link
+
+    def token_for_once(self) -> str:
+        """Another token, for a single browser: other users can read it in the command line of a program that opens it."""
+        self._once = secrets.token_urlsafe(24)
+        return self._once
 
     # -- for pages -----------------------------------------------------------------------------------------------------
 
@@ -181,7 +187,10 @@ class SignIn:
         given = query.pop("token", None)
         if given is None or not self._link or head.method != b"GET":
             return None
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._link.encode()):
+        sent = given.encode("utf-8", "replace")
+        if self._once and hmac.compare_digest(sent, self._once.encode()):
+            self._once = ""
+        elif not hmac.compare_digest(sent, self._link.encode()):
             return _locked()
         session = open_session(local_user(), "link", digest_of(self._link), now=self._clock())
         path = head.locate(quote(head.path.decode("latin-1")))
