@@ -38,7 +38,7 @@ def test_an_intact_log_is_reported_with_its_end(folder: Path, capsys: pytest.Cap
     assert pegboard("audit", "verify", folder) == 0
     last = lines_of(folder)[-1]
     out, err = capsys.readouterr()
-    assert out == f"audit-1:5:{last['hash']}   5 records in 1 files\n"
+    assert out == f"audit-1:5:{last['hash']}   5 records in 1 file\n"
     assert err == "intact\n"
     assert pegboard("audit", "verify", folder, "--expect", f"audit-1:5:{last['hash']}") == 0
     assert pegboard("audit", "verify", folder, "--expect", f"audit-1:5:{'0' * 32}") == 1

@@ -117,3 +117,18 @@ def test_a_value_of_many_parts_costs_no_more_than_a_small_one() -> None:
     sent: Any = {str(number): {str(inner): [1] * 50 for inner in range(50)} for number in range(50)}
     shown, _ = masking({}).arguments(sent)
     assert len(msgspec.json.encode(shown)) < 20_000
+
+
+def test_a_schema_made_to_be_expensive_is_read_in_bounded_time_and_masks_what_it_does_not_know() -> None:
+    definitions = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(3000)}
+    definitions["d3000"] = {"format": "password"}
+    properties = {f"p{number}": {"$ref": f"#/$defs/d{number % 3000}"} for number in range(3000)}
+    tool = masking(properties, **{"$defs": definitions})
+    assert tool.arguments({"p7": "a", "other": "b"})[0] == {"p7": MASK, "other": MASK}
+
+
+def test_names_of_callers_are_not_remembered() -> None:
+    tool = masking({"user": {}, "password": {}})
+    for number in range(1000):
+        tool.arguments({f"name{number}": number, "user": "ann"})
+    assert len(tool._known) <= 2

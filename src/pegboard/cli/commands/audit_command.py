@@ -22,6 +22,7 @@ from pegboard.middleware.audit.chain_files import MAX_LINE, Segment, chains_in
 from pegboard.middleware.audit.hash_chain import read_chain_keys
 from pegboard.middleware.audit.verification import ChainReport, End, Finding, verify_folder
 from pegboard.security.ownership import open_own_file
+from pegboard.tools.naming import counted
 
 OK, CHANGED = 0, 1
 
@@ -90,7 +91,8 @@ def _report(reports: list[ChainReport], *, is_sealed: bool, as_json: bool) -> in
         show_json({"intact": intact, "logs": reports})
         return OK if intact else CHANGED
     for report in reports:
-        show(f"{report.chain}:{report.number}:{report.hash}   {report.records} records in {report.files} files")
+        size = f"{counted(report.records, 'record')} in {counted(report.files, 'file')}"
+        show(f"{report.chain}:{report.number}:{report.hash}   {size}")
         for finding in report.findings:
             show(f"  {'note' if finding.kind == 'note' else 'FAILED'}  {_place(finding)}{finding.text}")
         if report.left_out:

@@ -17,7 +17,8 @@ from pegboard.protocol.json_values import as_object
 from pegboard.schema.name_similarity import find_near
 
 _TOOLS_KEPT: Final = 10_000
-_KEYS_KEPT: Final = 4096
+_MAX_COMPARED: Final = 256
+"""The number of secret names up to which an unknown name is compared with them; with more, it counts as one of them."""
 _NAMES_OF: Final = ("rule", "approval", "credential", "trace")
 """The facts whose values name something."""
 MAX_TEXT: Final = 2000
@@ -149,9 +150,8 @@ class ToolMasking:
             mask_text(name[:_MAX_NAME]),
             self._looks_secret(name) or name in self._secret or self._is_misspelt(name),
         )
-        if len(name) <= _MAX_NAME:
-            if len(self._known) >= _KEYS_KEPT:
-                self._known.clear()
+        if name in self._declared:
+            # Other names come from callers, who could fill the memory with them.
             self._known[name] = judged
         return judged
 
@@ -165,6 +165,8 @@ class ToolMasking:
         """Whether a name that the schema does not have may be meant for a secret one: repair would read it as that."""
         if name in self._declared or not self._secret:
             return False
+        if len(self._secret) > _MAX_COMPARED:
+            return True
         folded = _fold(name[:100])
         return bool(find_near(folded, self._secret, max(1, len(folded) // 4)))
 

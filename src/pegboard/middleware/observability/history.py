@@ -51,7 +51,7 @@ class History(Middleware):
         self._ring = CallRing(min(calls, RING_CALLS), max_bytes)
         self.observe = self._ring.add  # type: ignore[method-assign]  # saves a call of a call
         self._feed = self._own_feed()
-        self._shared = False
+        self._shared = self._is_down = False
         self._tasks = OwnedTasks()
         self._moving = asyncio.Lock()
         self.lost = 0
@@ -112,20 +112,22 @@ class History(Middleware):
         return CallFeed(MemoryStore(Limits()).feeds, self._calls, self._max_bytes)
 
     async def _store_regularly(self) -> None:
-        is_down = False
         while True:
             await asyncio.sleep(_STORE_SECONDS)
-            is_down = await self._move_quietly(STORED_PER_SECOND, logged=is_down)
+            await self._move_quietly(STORED_PER_SECOND)
 
-    async def _move_quietly(self, limit: int, *, logged: bool = False) -> bool:
-        """Move calls to the feed; True if the store is down, which is logged once."""
+    async def _move_quietly(self, limit: int) -> None:
+        """Move calls to the feed; that the store is down is logged once for an outage."""
+        if not len(self._ring):
+            return
         try:
             await self._move(limit)
         except StoreDown as problem:
-            if not logged:
+            if not self._is_down:
                 _log.warning("calls are not kept in the history now: %s", problem)
-            return True
-        return False
+            self._is_down = True
+        else:
+            self._is_down = False
 
     async def _move(self, limit: int) -> None:
         """Move the calls that wait to the feed: the newest `limit` of them."""

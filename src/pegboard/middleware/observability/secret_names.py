@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +13,6 @@ from pegboard.schema.cost.references import MAPS, subschemas
 EVERYTHING: Final = "*"
 """Stands for all names: the value as a whole is secret."""
 
-_MAX_SCHEMAS: Final = 20_000
 _DEFINITIONS: Final = ("$defs", "definitions")
 
 
@@ -27,25 +27,21 @@ def secret_names(schema: Mapping[str, Json]) -> frozenset[str]:
 
     A mark on a part of a field, such as the items of an array or one of several alternatives, marks the whole field.
     """
-    marked: dict[str, Mapping[str, Json]] = {}
-    referring: dict[str, str] = {}
+    found: list[str] = []
+    referring: defaultdict[str, list[str]] = defaultdict(list)
     for pointer, part, _ in subschemas(schema):
-        if len(marked) + len(referring) > _MAX_SCHEMAS:
-            return frozenset({EVERYTHING})
         if part.get("format") == "password" or part.get("writeOnly") is True or part.get("x-sensitive") is True:
-            marked[pointer] = part
+            found.append(pointer)
         if isinstance(reference := part.get("$ref"), str) and reference.startswith("#/"):
-            referring[pointer] = reference[1:]
+            referring[reference[1:]].append(pointer)
     names: set[str] = set()
-    found = list(marked)
-    definitions: set[str] = set()
     while found:
         owner = _owner(found.pop())
-        if not owner.startswith("/"):
+        if owner.startswith("/"):
+            # A definition is followed once.
+            found += referring.pop(owner, ())
+        else:
             names.add(owner)
-        elif owner not in definitions:
-            definitions.add(owner)
-            found += [pointer for pointer, target in referring.items() if target == owner]
     return frozenset(names)
 
 
