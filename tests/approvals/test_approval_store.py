@@ -125,6 +125,30 @@ async def test_a_request_is_decided_once_and_used_once(backend: Backend) -> None
         assert again.id == "r2"
 
 
+async def test_a_decision_that_came_too_late_is_recorded_as_failed() -> None:
+    recorded: list[tuple[str, str, str]] = []
+
+    class Slow(AuditSink):
+        async def record(self, action: str, **facts: Any) -> None:
+            recorded.append((action, facts["principal"], facts["outcome"]))
+            await asyncio.sleep(0)
+
+    desk = Desk()
+    approvals = Approvals("desk", desk.limits, desk.wall, desk.ticks, find_audit=Slow)
+    request = await approvals.ask(desk.request())
+    decided = await asyncio.gather(
+        approvals.decide(request.id, BOB, approve=True),
+        approvals.decide(request.id, LEAD, approve=False),
+        return_exceptions=True,
+    )
+    assert [isinstance(one, InvalidParams) for one in decided] == [False, True]
+    assert recorded == [
+        ("approvals.grant", "bob", "ok"),
+        ("approvals.refuse", "lea", "ok"),
+        ("approvals.refuse", "lea", "failed"),
+    ]
+
+
 async def test_no_id_names_a_request_of_another_server_in_the_same_store(backend: Backend) -> None:
     async with shared(backend) as (one, two):
         desk, other = Desk(), Desk()

@@ -29,7 +29,7 @@ from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import AccessDenied, InvalidParams, LimitReached
 from pegboard.limits import Limits
-from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink, DecisionOutcome
 from pegboard.logs.printable import printable
 from pegboard.rules.rule import Approval
 from pegboard.stores.memory import MemoryStore
@@ -291,6 +291,8 @@ class Approvals:
         request.expires = request.since + request.seconds
         await self._record(request, how)
         if not await self._write(request, version):
+            # Another decision was faster: the record of this one must not stand alone.
+            await self._record(request, how, "failed")
             return False
         await self._relist(request)
         await self._publish(request.state, request, person, how)
@@ -323,17 +325,18 @@ class Approvals:
             if await records.put(self._list_key, changed, if_version=found.version) is not None:
                 return
 
-    async def _record(self, request: ApprovalRequest, how: str) -> None:
+    async def _record(self, request: ApprovalRequest, how: str, outcome: DecisionOutcome = "ok") -> None:
         details = {"id": request.id, "for": request.requester, "digest": request.digest, "reason": request.reason}
         action = "approvals.grant" if request.state == "approved" else "approvals.refuse"
         _log.info(
-            "%s was %s by %s for %s (request %s, by %s)",
+            "%s was %s by %s for %s (request %s, by %s)%s",
             *map(printable, (request.place, request.state, request.decided_by, request.requester or "anonymous")),
             request.id,
             how,
+            "" if outcome == "ok" else ": too late",
         )
         await self._find_audit().record(
-            action, principal=request.decided_by, name=request.place, transport=how, details=details
+            action, principal=request.decided_by, name=request.place, outcome=outcome, transport=how, details=details
         )
 
     async def _publish(self, step: str, request: ApprovalRequest, by: str, how: str) -> None:
