@@ -19,6 +19,7 @@ import clients
 import floods
 import load
 import messages
+import observed
 import starts
 import streams
 import workers
@@ -94,7 +95,7 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, gateway, floods",
+        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, gateway, observed, floods",
     )
     parser.add_argument("--alone", action="store_true", help="leave the SDKs out of the http part")
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
@@ -116,6 +117,7 @@ def main() -> None:
         "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
         "workers": lambda: _measure_workers(figures, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
         "gateway": lambda: gateway.measure_all(figures, max(1, rounds // 2), seconds, chosen.ours),
+        "observed": lambda: _measure_observed(figures, 2 if chosen.quick else observed.PROCESSES, chosen.ours),
         "floods": lambda: _measure_floods(figures, chosen.quick, chosen.ours),
     }
     began = time.monotonic()
@@ -307,6 +309,13 @@ def _measure_workers(figures: Figures, rounds: int, ours: str, sessions: int) ->
         held = workers.measure_abandoned(sessions, door, ours)
         figures[f"abandoned sessions: {workers.DOORS[door]}"] = {"MB": held}
         print(f"  {sessions:,} abandoned sessions, {workers.DOORS[door]}: {held:.1f} MB")
+
+
+def _measure_observed(figures: Figures, processes: int, ours: str) -> None:
+    found = observed.measure(processes, observed.ROUNDS, ours)
+    observed.tell(found)
+    for way, ratios in found.items():
+        figures[f"observed: {way}"] = {"cpu" if way == "bare" else "ratio": median(ratios)}
 
 
 def _measure_floods(figures: Figures, quick: bool, ours: str) -> None:

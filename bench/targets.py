@@ -148,6 +148,7 @@ TARGETS: tuple[Target, ...] = (
     *_hop("stdio", "2026-07-28", 1.9),
     Target("gateway, four servers listed", 1.5, _figure("gateway of four", "seconds"), at_most=True, unit="s"),
     Target("gateway, resident with four servers", 60, _figure("gateway of four", "MB"), at_most=True, unit="MB"),
+    Target("a call with an idle console against one without", 1.05, _figure("observed: idle", "ratio"), at_most=True),
     Target("floods: p99 of others", 3, _figure("floods", "p99"), at_most=True, unit="s"),
     Target("floods: others answered wrong", 0, _figure("floods", "wrong"), at_most=True, unit=""),
     Target("floods: memory over baseline", 200, _figure("floods", "peak"), at_most=True, unit="MB"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from secrets import token_hex
+from random import getrandbits
 from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 import msgspec
@@ -282,7 +282,8 @@ class Call(Struct, kw_only=True):
         """A name for this call in the log; request ids are unique only within a client."""
         notes = self.notes
         if not notes.log_id:
-            notes.log_id = token_hex(4)
+            # A name, not a secret: it needs no system call.
+            notes.log_id = f"{getrandbits(32):08x}"
         return notes.log_id
 
     @property

@@ -172,3 +172,18 @@ def test_without_the_extra_it_is_refused_with_the_fix(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(SetupError, match=r"pip install 'pegboard\[otel\]'"):
         Tracing()
+
+
+@on_one_machine("the middleware of the board itself")
+async def test_tracing_that_exports_nothing_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    board, tracing = Board(), Tracing()
+
+    @board.tool
+    async def look() -> bool:
+        return tracing.enabled
+
+    board.use(tracing)
+    async with Client(board) as client:
+        assert (await client.call("look")).structured is False
+    assert tracing.enabled

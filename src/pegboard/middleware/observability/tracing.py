@@ -127,6 +127,7 @@ class Tracing(Middleware):
         self._trace, self._context = trace, context
         self._given = provider
         self._own: Any = None
+        self._muted = False
         self._tracer = trace.get_tracer("pegboard", tracer_provider=provider)
         self._readers = (TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
@@ -138,8 +139,13 @@ class Tracing(Middleware):
         self._own = await asyncio.to_thread(_provider_from_environ, os.environ)
         if self._own is not None:
             self._tracer = trace.get_tracer("pegboard", tracer_provider=self._own)
+        elif self.enabled:
+            # Spans would go nowhere; a gateway passes the trace context of its callers on all the same.
+            self.enabled, self._muted = False, True
 
     async def stop(self) -> None:
+        if self._muted:
+            self.enabled, self._muted = True, False
         own, self._own = self._own, None
         if own is not None:
             # It sends the last spans, and may wait for the collector.
