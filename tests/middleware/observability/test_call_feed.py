@@ -174,6 +174,7 @@ async def test_a_store_that_is_down_costs_the_calls_nothing_and_is_logged_once(
         history = History()
         board = board_of(history)
         history.use_store(store)
+        await board.start()
 
         async def fail(batch: bytes, count: int) -> None:
             raise StoreDown("it is away")
@@ -191,3 +192,4 @@ async def test_a_store_that_is_down_costs_the_calls_nothing_and_is_logged_once(
         await greet(board, "bob")
         await history._move_quietly(10)
         assert names(await CallFeed(store.feeds, 1, 1).latest(10)) == ["greet"]
+        await board.stop()
