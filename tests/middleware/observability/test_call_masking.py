@@ -131,4 +131,4 @@ def test_names_of_callers_are_not_remembered() -> None:
     tool = masking({"user": {}, "password": {}})
     for number in range(1000):
         tool.arguments({f"name{number}": number, "user": "ann"})
-    assert len(tool._known) <= 2
+    assert list(tool._known) == ["user"]

@@ -19,6 +19,11 @@ from pegboard.schema.name_similarity import find_near
 _TOOLS_KEPT: Final = 10_000
 _MAX_COMPARED: Final = 256
 """The number of secret names up to which an unknown name is compared with them; with more, it counts as one of them."""
+_FAMILIAR: Final = frozenset(
+    {"content", "contents", "data", "isError", "messages", "mimeType", "result", "resultType", "role"}
+    | {"structuredContent", "text", "type", "uri", "_meta"}
+)
+"""The members of results."""
 _NAMES_OF: Final = ("rule", "approval", "credential", "trace")
 """The facts whose values name something."""
 MAX_TEXT: Final = 2000
@@ -150,7 +155,7 @@ class ToolMasking:
             mask_text(name[:_MAX_NAME]),
             self._looks_secret(name) or name in self._secret or self._is_misspelt(name),
         )
-        if name in self._declared:
+        if name in self._declared or name in _FAMILIAR:
             # Other names come from callers, who could fill the memory with them.
             self._known[name] = judged
         return judged
