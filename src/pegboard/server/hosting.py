@@ -99,7 +99,7 @@ class Hosted(ServedApp):
     @cached_property
     def sign_in(self) -> SignIn:
         """Who uses the pages of this server; its own pages are served once a page asks for it, before `start`."""
-        sign_in = SignIn(str(self.info["name"]), self.auth)
+        sign_in = SignIn(str(self.info["name"]), self.auth, self.routes)
         self.routes[SIGN_IN] = sign_in.accept
         return sign_in
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
+import httpx
 import pytest
 
 from pegboard import Auth, Board, Issuer, SignInClient, TrustedProxy
@@ -66,10 +67,29 @@ async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_contains_no_k
     async with serving_notes(Auth(keys=True), store=store) as (site, _), browsing() as browser:
         await browser.open(f"{site.url}/notes")
         entered = (await browser.submit(key=key)).history[0]
-        cookie = next(value for name, value in entered.headers.multi_items() if "pegboard-session" in value)
-        assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=2"))
-        assert key not in cookie
+        cookies = [value for value in entered.headers.get_list("set-cookie") if "pegboard-session" in value]
+        assert all("HttpOnly; SameSite=Lax" in cookie and "Max-Age=2" in cookie for cookie in cookies)
+        # Browsers send cookies to all ports of a host: other programs on this machine get them only at these paths.
+        assert [re.findall("Path=([^;]*)", cookie)[0] for cookie in cookies] == ["/sign-in", "/notes"]
+        assert key not in str(cookies)
         assert entered.headers["cache-control"] == "no-store"
+
+
+async def test_over_tls_the_cookie_belongs_to_the_host_alone(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'store.db'}"
+    key = await add_key(store)
+    async with (
+        serving_notes(Auth(keys=True), store=store, trusted_proxy=["127.0.0.1"]) as (site, _),
+        httpx.AsyncClient(trust_env=False, headers={"x-forwarded-proto": "https"}) as client,
+    ):
+        shown = await client.get(f"{site.url}/sign-in", headers={"accept": "text/html"})
+        attempt = shown.headers["set-cookie"]
+        assert attempt.startswith("__Host-pegboard-attempt-")
+        assert attempt.endswith("Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure")
+        token = re.findall(r'name="csrf" value="([^"]*)"', shown.text)[0]
+        cookie = {"cookie": attempt.partition(";")[0]}
+        entered = await client.post(f"{site.url}/sign-in", data={"csrf": token, "key": key}, headers=cookie)
+        assert entered.headers.get_list("set-cookie")[0].startswith("__Host-pegboard-session-")
 
 
 async def test_a_revoked_key_ends_the_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,11 +121,12 @@ async def test_a_sign_in_holds_on_every_replica_until_the_sign_out_on_one_of_the
         assert entered.status_code == 303
         for site in (one, two):
             assert (await browser.open(f"{site.url}/notes")).url.path == "/notes"
-        stolen = dict(browser.client.cookies)
+        stolen = list(browser.client.cookies.jar)
         token = re.search(r'sign-in/out"><input type="hidden" name="csrf" value="([^"]*)"', browser.page.text)
         assert token is not None
         assert "is signed out" in (await browser.post(f"{one.url}/sign-in/out", csrf=token[1])).text
-        browser.client.cookies.update(stolen)
+        for cookie in stolen:
+            browser.client.cookies.jar.set_cookie(cookie)
         for site in (one, two):
             assert (await browser.open(f"{site.url}/notes")).url.path == "/sign-in"
 

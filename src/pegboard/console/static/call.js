@@ -64,7 +64,10 @@ function waterfall(call) {
   const spans = [];
   // Behind a gateway, a lane is a server: what is not spent there is spent here.
   const inner = call.lane.includes("/") ? "server" : "tool";
-  if (call.tool_ms !== null) {
+  if (call.tool_ms !== null && (call.before_ms ?? null) === null) {
+    const server = Math.min(total, call.tool_ms);
+    spans.push(["gateway", 0, total - server], [inner, total - server, server]);
+  } else if (call.tool_ms !== null) {
     const start = Math.min(call.before_ms, total);
     const end = Math.min(total, start + call.tool_ms);
     spans.push(["before", 0, start], [inner, start, end - start], ["after", end, total - end]);

@@ -24,7 +24,7 @@ function sections(calls) {
     h(
       "section",
       { class: "card", key: "table" },
-      h("div", { class: "bar" }, h("h2", null, "By tool"), h("span", { class: "hint" }, isGateway() ? "server: from the last middleware to the response; gateway: rules, limits and middleware around it" : "overhead: middleware around the tool")),
+      h("div", { class: "bar" }, h("h2", null, "By tool"), h("span", { class: "hint" }, isGateway() ? "gateway: all that is not spent at the server" : "overhead: middleware around the tool")),
       table(calls),
     ),
   ];

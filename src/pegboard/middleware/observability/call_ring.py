@@ -48,7 +48,7 @@ class CallExtras(Struct, frozen=True):
     """What only some calls have: a failure, repairs, middleware around the tool, a trace.
 
     ran: the arguments that the tool got, as JSON text, if they were repaired.
-    before_ms, tool_ms: the time until the tool was reached, and the time that it took.
+    before_ms, tool_ms: the time until the tool was reached, and the time that it, or the server behind a gateway, took.
     facts: what parts of the server noted about it.
     """
 
@@ -256,6 +256,9 @@ def _read_extras(call: Call, seen: Observation) -> CallExtras:
     before = tool = ran = None
     if (inside := call._inside) is not None:
         before, tool = (inside[0] - seen.began) * 1000, (inside[1] - inside[0]) * 1000
+    if notes.downstream_ms:
+        # Behind a gateway, the server is what takes the time that is not ours.
+        tool = notes.downstream_ms
     # The text of an unexpected exception is for the log alone.
     failure = None if seen.failure is None else replace(seen.failure, text="")
     if call.parsed is not None and call.warnings:

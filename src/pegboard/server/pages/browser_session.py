@@ -11,8 +11,9 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -69,8 +70,9 @@ def open_session(
 class SessionCookies:
     """Reads and writes the cookies of one server."""
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, name: str, routes: Collection[str], clock: Callable[[], float] = time.time) -> None:
         self._name = name
+        self._routes = routes
         self._clock = clock
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
@@ -163,9 +165,21 @@ class SessionCookies:
 
     def _set(self, head: Head, kind: str, value: str, seconds: float) -> Headers:
         # Lax, so that links from a chat or from the issuer find the person signed in; changes need a form token.
-        secure = "; Secure" if head.secure else ""
-        text = f"{self._cookie(head, kind)}={value}; Path=/; Max-Age={int(seconds)}; HttpOnly; SameSite=Lax{secure}"
-        return ((b"set-cookie", text.encode("ascii")),)
+        end = f"; Max-Age={int(seconds)}; HttpOnly; SameSite=Lax{'; Secure' if head.secure else ''}"
+        name = self._cookie(head, kind)
+        return tuple((b"set-cookie", f"{name}={value}; Path={path}{end}".encode("ascii")) for path in self._paths(head))
+
+    def _paths(self, head: Head) -> Sequence[str]:
+        """Where the cookie is sent: to our pages only, as far as that can be said.
+
+        A browser sends the cookies of a host to all its ports, and without TLS to whatever program listens there.
+        """
+        if head.secure:
+            return ("/",)
+        path = head.path.decode("latin-1")
+        before = next((path.partition(route)[0] for route in self._routes if route in path), "")
+        root = head.locate(quote(before)).rstrip("/")
+        return [root + route for route in self._routes]
 
     def _cookie(self, head: Head, kind: str) -> str:
         """The name of a cookie: cookies of one host are shared by all ports and paths, and so by several servers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -77,13 +77,15 @@ class _Attempt(Struct, frozen=True, array_like=True):
 
 
 class SignIn:
-    """The sign-in of one server; `accept` is its route."""
+    """The sign-in of one server; `accept` is its route, `routes` are the paths of all pages."""
 
-    def __init__(self, name: str, auth: Auth | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, name: str, auth: Auth | None, routes: Collection[str], clock: Callable[[], float] = time.time
+    ) -> None:
         self._name = name
         self._auth = auth
         self._clock = clock
-        self._cookies = SessionCookies(name, clock)
+        self._cookies = SessionCookies(name, routes, clock)
         self._link = ""
         self._once = ""
 
