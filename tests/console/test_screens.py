@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from scripts.agents_table import MODULE, PAGE, read_agents, write_module
 
-from pegboard import Auth, Board, Context, Gateway, Limits, Middleware
+from pegboard import Auth, Board, Client, Context, Gateway, Limits, Middleware
 from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.errors import LimitReached
@@ -144,6 +144,17 @@ async def test_a_single_tool_of_a_server_is_switched_off_and_on() -> None:
         assert len((await send(at, "/console/api/tools")).json) == 2
         unknown = await send(at, "/console/api/tool", method="POST", body={**switch, "server": "other"})
         assert unknown.status == 400
+
+
+async def test_the_time_of_a_server_is_told_apart_from_that_of_the_gateway() -> None:
+    config = {"toolboxes": {"office": {"description": "Sums", "mcpServers": {"desk": {"board": make_board()}}}}}
+    gateway = Gateway(config)
+    async with serving_console(gateway) as at:
+        await gateway.wait_connected(30)
+        async with Client(at.mcp) as client:
+            await client.call("office__desk__count", {"steps": 3})
+        (row,) = (await send(at, "/console/api/calls")).json
+        assert 0 < row["tool_ms"] < row["ms"]
 
 
 async def test_every_change_in_the_console_is_recorded_before_it_is_made(tmp_path: Path) -> None:

@@ -190,6 +190,7 @@ class CallRing:
             or len(blocks := result.get("content", ())) != 1
             or len(blocks[0].get("text", _LONG)) > _KEPT_BYTES
             or call._notes is not None
+            or call._downstream_ms
             or call._inside is not None
             or (parsed is not None and parsed.warnings)
         ):
@@ -256,9 +257,9 @@ def _read_extras(call: Call, seen: Observation) -> CallExtras:
     before = tool = ran = None
     if (inside := call._inside) is not None:
         before, tool = (inside[0] - seen.began) * 1000, (inside[1] - inside[0]) * 1000
-    if notes.downstream_ms:
+    if call._downstream_ms:
         # Behind a gateway, the server is what takes the time that is not ours.
-        tool = notes.downstream_ms
+        tool = call._downstream_ms
     # The text of an unexpected exception is for the log alone.
     failure = None if seen.failure is None else replace(seen.failure, text="")
     if call.parsed is not None and call.warnings:
