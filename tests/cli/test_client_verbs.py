@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.in_process import run_here
 from tests.server_processes import PEGBOARD, HttpChild
 from tests.waiting import SOON
 
@@ -17,13 +18,6 @@ pytestmark = pytest.mark.process
 
 BATTERY = Path(__file__).parent.parent / "client" / "battery_board.py"
 COMMAND = ["--", *PEGBOARD, "run", str(BATTERY), "--stdio"]
-
-
-def run(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [*PEGBOARD, *words], capture_output=True, text=True, timeout=SOON, check=False, stdin=subprocess.DEVNULL
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module", params=["file", "url", "websocket", "command"])
@@ -45,43 +39,43 @@ Target = tuple[list[str], list[str]]
 
 def test_tools_are_listed_and_called(target: Target) -> None:
     before, after = target
-    code, out, _ = run("list", *before, *after)
+    code, out, _ = run_here("list", *before, *after)
     assert code == 0
     assert any(line.startswith("add(a, b)") for line in out.splitlines())
-    assert run("call", *before, "add", "a=2", "b=3", *after)[:2] == (0, "5\n")
-    code, out, err = run("call", *before, "ad", *after)
+    assert run_here("call", *before, "add", "a=2", "b=3", *after)[:2] == (0, "5\n")
+    code, out, err = run_here("call", *before, "ad", *after)
     assert (code, out) == (2, "")
     assert "did you mean 'add'?" in err
 
 
 def test_a_resource_is_read(target: Target) -> None:
     before, after = target
-    assert run("read", *before, "memo://today", *after)[:2] == (0, "sunny\n")
-    code, out, _ = run("read", *before, "memo://today", "--json", *after)
+    assert run_here("read", *before, "memo://today", *after)[:2] == (0, "sunny\n")
+    code, out, _ = run_here("read", *before, "memo://today", "--json", *after)
     assert code == 0
     assert json.loads(out)[0]["uri"] == "memo://today"
-    code, out, err = run("read", *before, "memo://nowhere", *after)
+    code, out, err = run_here("read", *before, "memo://nowhere", *after)
     assert (code, out) == (2, "")
     assert "memo://nowhere" in err
 
 
 def test_a_prompt_is_filled_in(target: Target) -> None:
     before, after = target
-    assert run("prompt", *before, "review", "code=x = 1", *after)[:2] == (0, "user:\nReview x = 1\n")
-    code, _, err = run("prompt", *before, "reviw", *after)
+    assert run_here("prompt", *before, "review", "code=x = 1", *after)[:2] == (0, "user:\nReview x = 1\n")
+    code, _, err = run_here("prompt", *before, "reviw", *after)
     assert code == 2
     assert "did you mean review?" in err
 
 
 def test_a_server_is_inspected(target: Target) -> None:
     before, after = target
-    code, out, _ = run("inspect", *before, *after)
+    code, out, _ = run_here("inspect", *before, *after)
     assert code == 0
     assert out.startswith("battery 1.2.3\nprotocol 2026-07-28\n")
     assert "Try everything." in out
     assert "  add(a, b)" in out
     assert "  memo://days/{day}" in out
-    code, out, _ = run("inspect", *before, "--json", *after)
+    code, out, _ = run_here("inspect", *before, "--json", *after)
     told = json.loads(out)
     assert code == 0
     assert told["server"]["name"] == "battery"
@@ -91,7 +85,7 @@ def test_a_server_is_inspected(target: Target) -> None:
 @pytest.mark.parametrize("revision", ["2025-11-25", "2024-11-05"])
 def test_a_revision_can_be_asked_for(target: Target, revision: str) -> None:
     before, after = target
-    code, out, _ = run("inspect", *before, "--protocol", revision, *after)
+    code, out, _ = run_here("inspect", *before, "--protocol", revision, *after)
     assert code == 0
     assert f"protocol {revision}" in out
 
@@ -120,7 +114,7 @@ def test_bytes_go_to_stdout_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_what_goes_wrong_is_said_on_stderr_with_its_exit_code(words: list[str], code: int, told: str) -> None:
-    got, out, err = run(*words)
+    got, out, err = run_here(*words)
     assert (got, out) == (code, ""), err
     assert told in err
     assert "Traceback" not in err

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.in_process import run_here
 from tests.server_processes import PEGBOARD, ROOT, ROUGH, HttpChild
 from tests.waiting import SOON
 
@@ -53,7 +54,7 @@ def test_a_call_prints_the_answer_and_nothing_else_on_stdout(target: str) -> Non
 
 
 def test_arguments_may_be_one_object_and_the_result_json(target: str) -> None:
-    code, out, _ = run("call", target, "add", '{"a": 2, "b": "3"}', "--json")
+    code, out, _ = run_here("call", target, "add", '{"a": 2, "b": "3"}', "--json")
     assert code == 0
     assert json.loads(out)["structured"] == 5
 
@@ -64,7 +65,7 @@ def test_the_error_of_a_tool_is_exit_1(target: str) -> None:
 
 
 def test_a_tool_that_is_not_there_is_exit_2_with_the_one_meant(target: str) -> None:
-    code, out, err = run("call", target, "ad", "a=1")
+    code, out, err = run_here("call", target, "ad", "a=1")
     assert (code, out) == (2, "")
     assert "did you mean 'add'?" in err
     assert "Traceback" not in err
@@ -72,22 +73,22 @@ def test_a_tool_that_is_not_there_is_exit_2_with_the_one_meant(target: str) -> N
 
 @pytest.mark.parametrize("words", [["a"], ['{"a": 1'], ["{a: 1}"]])
 def test_arguments_that_cannot_be_read_are_exit_2(words: list[str]) -> None:
-    code, out, err = run("call", HELLO, "add", *words)
+    code, out, err = run_here("call", HELLO, "add", *words)
     assert (code, out) == (2, "")
     assert "Traceback" not in err
 
 
 def test_the_tools_are_listed_with_their_arguments(target: str) -> None:
-    code, out, _ = run("list", target)
+    code, out, _ = run_here("list", target)
     assert code == 0
     assert any(line.startswith("add(a, b)") and line.endswith("Adds two numbers.") for line in out.splitlines())
-    code, out, _ = run("list", target, "--json")
+    code, out, _ = run_here("list", target, "--json")
     assert "add" in {tool["name"] for tool in json.loads(out)}
 
 
 @pytest.mark.parametrize("url", ["http://", "http://127.0.0.1:99999/mcp", "http://[::1/mcp"])
 def test_what_is_not_an_address_is_exit_2(url: str) -> None:
-    code, out, err = run("list", url)
+    code, out, err = run_here("list", url)
     assert (code, out) == (2, "")
     assert "is not a valid URL" in err
 
@@ -129,7 +130,7 @@ def test_something_else_at_the_address_is_exit_3(kind: str, body: bytes) -> None
 
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        code, out, err = run("list", f"http://127.0.0.1:{server.server_port}/mcp")
+        code, out, err = run_here("list", f"http://127.0.0.1:{server.server_port}/mcp")
         server.shutdown()
     assert (code, out) == (3, ""), err
     assert re.search("MCP (message|response)", err)
@@ -251,7 +252,7 @@ def test_a_person_at_a_terminal_answers_the_questions_of_a_tool(asking: Path) ->
 
 
 def test_an_unexpected_failure_says_how_to_see_its_reason(asking: Path) -> None:
-    code, said, told = run("call", asking, "divide", "a=1", "b=0")
+    code, said, told = run_here("call", asking, "divide", "a=1", "b=0")
     assert (code, "failed, error id" in said) == (1, True)
     assert "served with --debug shows it here" in told
 
@@ -279,16 +280,16 @@ def test_images_are_saved_to_the_file_that_was_named(asking: Path, tmp_path: Pat
     ):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        code, said, told = run("call", asking, "pictures", f"count={count}", "--output", folder / output)
+        code, said, told = run_here("call", asking, "pictures", f"count={count}", "--output", folder / output)
         assert code == 0, told
         assert {file.name for file in folder.iterdir()} == files
         assert all(file.read_bytes() == b"png" for file in folder.iterdir())
         assert ("nothing to save" in told) is (count == 0)
-    code, said, told = run("call", asking, "pictures", "count=1", "--output", tmp_path / "missing" / "one.png")
+    code, said, told = run_here("call", asking, "pictures", "count=1", "--output", tmp_path / "missing" / "one.png")
     assert (code, "cannot be written: No such file" in told) == (2, True)
     # A note for the model about a repair is no content of the tool.
-    code, said, told = run("call", asking, "pictures", 'count="0"')
+    code, said, told = run_here("call", asking, "pictures", 'count="0"')
     assert (code, "--output" in told, "repaired  count" in told) == (0, False, True)
-    code, said, told = run("call", asking, "pictures", "count=1")
+    code, said, told = run_here("call", asking, "pictures", "count=1")
     assert (code, said) == (0, "[image image/png]\n")
     assert "--output FILE" in told

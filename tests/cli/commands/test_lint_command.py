@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from pegboard.cli.commands import lint_command
 from pegboard.errors import SetupError
+from tests.cli.in_process import logging_restored
 
 BOARD = """
 from pegboard import Board
@@ -41,12 +41,9 @@ RULES = [
 
 
 @pytest.fixture(autouse=True)
-def logging_restored() -> Iterator[None]:
-    """The verb sets up the logging of its process, which is that of all tests here."""
-    level, handlers = logging.root.level, list(logging.root.handlers)
-    yield
-    logging.root.setLevel(level)
-    logging.root.handlers[:] = handlers
+def _logging_restored() -> Iterator[None]:
+    with logging_restored():
+        yield
 
 
 @pytest.fixture
