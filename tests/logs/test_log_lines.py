@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from pegboard.logs.log_lines import JsonLines, TextLines
+from pegboard.logs.log_lines import JsonLines, TextLines, current_call
 from pegboard.logs.printable import printable_lines
+from pegboard.testing import make_call
 from tests.cli.hostile_server import ATTACK, LINE
 
 
@@ -49,3 +50,22 @@ logging.getLogger("pegboard.x").error("it said %s", {LINE!r})
     told = done.stderr.decode()
     assert "ERROR   pegboard.x  it said mark" in told
     assert printable_lines(told) == told
+
+
+def test_the_lines_of_a_call_name_its_principal_session_and_trace() -> None:
+    call = make_call("pay", principal="ann", session="0123456789abcdef")
+    call.notes.trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    token = current_call.set(call)
+    try:
+        line = json.loads(JsonLines().format(record("x")))
+    finally:
+        current_call.reset(token)
+    known = {name: line[name] for name in ("tool", "call", "principal", "session", "trace")}
+    assert known == {
+        "tool": "pay",
+        "call": call.log_id,
+        "principal": "ann",
+        # Without the rest, a reader cannot take over the session.
+        "session": "01234567",
+        "trace": "4bf92f3577b34da6a3ce929d0e0e4736",
+    }

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pegboard import Board, Client, Gateway, ToolError, ToolResult
+from pegboard import Board, Client, Gateway, Limits, ToolError, ToolResult
+from pegboard.auth.api_keys import ApiKeys
+from pegboard.auth.auth import Auth
 from pegboard.call import Done
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.hooks.observation import Observation
 from pegboard.middleware import Metrics, RateLimit, TokenCount
 from pegboard.middleware.observability.metric_families import BUCKETS
+from pegboard.server.http.listener import listen
+from pegboard.server.serve import make_endpoint
+from pegboard.server.serving_options import resolve_options
+from pegboard.stores.store_url import open_store
 from pegboard.testing import make_call, run_alone
+from tests.auth.serving import bearer, serving
 from tests.client_variants import on_one_machine
 
 NAME = "mcp_server_operation_duration_seconds"
@@ -162,3 +171,35 @@ async def test_the_state_of_servers_and_the_time_of_a_hop_are_measured_in_a_gate
 def test_the_program_itself_is_a_series() -> None:
     (labels,) = [labels for name, labels in read(Metrics().render()) if name == "pegboard_build_info"]
     assert {key for key, _ in labels} == {"version", "python"}
+
+
+async def scrape(board: Board) -> httpx.Response:
+    server = await listen(make_endpoint(board, resolve_options({}, {}), None), Limits())
+    try:
+        async with httpx.AsyncClient() as web:
+            return await web.get(f"http://127.0.0.1:{server.port}/metrics")
+    finally:
+        await server.close()
+
+
+async def test_metrics_need_the_credentials_of_calls(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'store.sqlite'}"
+    opened = open_store(store, Limits())
+    await opened.start()
+    key = await ApiKeys(opened.records).add("ann")
+    await opened.close()
+    board = Board("measured", auth=Auth(keys=True))
+    board.use(Metrics())
+    async with serving(board, store=store) as site:
+        assert (await site.ask("GET", "/metrics")).status == 401
+        assert (await site.ask("GET", "/metrics", headers=bearer(key))).status == 200
+
+
+async def test_a_board_with_metrics_serves_them_and_one_without_does_not() -> None:
+    measured, plain = Board("measured"), Board("plain")
+    measured.use(Metrics())
+    scraped = await scrape(measured)
+    assert (scraped.status_code, (await scrape(plain)).status_code) == (200, 404)
+    series = read(scraped.text)
+    assert series["pegboard_calls_in_progress", frozenset()] == 0
+    assert series["pegboard_sse_streams", frozenset({("kind", "subscription")})] == 0
