@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pegboard import Client
+from tests.middleware.audit.audit_records import records_of
 from tests.middleware.test_examples import load
 
 
@@ -50,8 +50,8 @@ async def test_operating(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             assert (await client.call("forecast", {"city": "Bern"})).text == "Rain in Bern."
         scraped = (await client.call("scrape")).text
     example.audit.close()
-    records = [json.loads(line) for line in (tmp_path / "pegboard-audit.jsonl").read_text().splitlines()]
-    assert [record["tool"] for record in records] == ["forecast"] * 3 + ["scrape"]
+    records = records_of(tmp_path / "pegboard-audit")
+    assert [record["name"] for record in records] == ["forecast"] * 3 + ["scrape"]
     assert example.cache.hits == 2
     assert 'gen_ai_tool_name="forecast"} 3' in scraped
 
