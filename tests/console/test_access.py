@@ -159,3 +159,9 @@ async def test_the_link_of_the_launch_does_not_exist_where_people_sign_in(tmp_pa
     async with serving_for(tmp_path, "console.read") as (site, browser, _):
         assert (await browser.open(f"{site.url}/console/?token=")).url.path == "/sign-in"
         assert (await browser.open(f"{site.url}/console/?token=guessed")).url.path == "/sign-in"
+
+
+def test_the_link_that_is_printed_is_the_public_one_where_people_sign_in() -> None:
+    board = Board("shop", auth=Auth(keys=True, public_url="https://tools.example.com/team"))
+    console = Console(BoardSubject(board), link=False)
+    assert console.link("http://0.0.0.0:7332/mcp") == "https://tools.example.com/team/console/"

@@ -92,12 +92,15 @@ class Console:
         }
 
     def link(self, url: str) -> str:
-        """The link that opens the console, made from the URL of the MCP endpoint."""
+        """The link that opens the console, made from the URL of the MCP endpoint, or the public one."""
+        auth = self._subject.served.auth
+        if not self._token and auth is not None and auth.public_url:
+            return f"{auth.public_url}{PATH}/"
         return _link(url, self._token)
 
     def open_in_browser(self, url: str) -> None:
         """Open the console in the browser of this user."""
-        webbrowser.open(_link(url, self._sign_in.token_for_once() if self._token else ""))
+        webbrowser.open(_link(url, self._sign_in.token_for_once()) if self._token else self.link(url))
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         """Answer a request below `/console`."""
