@@ -2,7 +2,7 @@
 
 A request passes a connection of our server, the authentication, the endpoint and the board. The board has 1,000 tools.
 The cases take turns, and their figures are medians of short spells: an anonymous call; the same with a JWT of an
-issuer; with a JWT and 1,000 rules; and a list of 1,000 tools for 100 callers with different rights, whose lists are
+issuer; with a JWT and quotas; with a JWT and 1,000 rules; and a list of 1,000 tools for 100 callers with different rights, whose lists are
 cached.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from joserfc import jwk, jws
 
-from pegboard import Auth, Board, Issuer
+from pegboard import Auth, Board, Issuer, Quota, Quotas
 from pegboard.protocol.revisions import MODERN
 from pegboard.server.http.connections import Connections
 from pegboard.server.http.http1_connection import Http1Connection
@@ -30,6 +30,7 @@ ISSUER, AUDIENCE = "https://issuer.example", "https://tools.example/mcp"
 KEY = jwk.ECKey.generate_key("P-256", {"kid": "k"}, private=True)
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 JWT_TARGET = 1.25
+QUOTA, QUOTA_MICROSECONDS = Quota(rate="1000000000/second", bytes="1000GB/second", calls=64), 2.0
 
 
 class Pipe(asyncio.Transport):
@@ -70,8 +71,8 @@ class Keys:
     async def close(self) -> None: ...
 
 
-def make_board(auth: Auth | None, rules: Sequence[Mapping[str, Any]]) -> Board:
-    board = Board("bench", auth=auth, rules=rules)
+def make_board(auth: Auth | None, rules: Sequence[Mapping[str, Any]], quotas: Quotas | None = None) -> Board:
+    board = Board("bench", auth=auth, rules=rules, quotas=quotas)
 
     async def add(a: float, b: float) -> float:
         """Adds two numbers."""
@@ -82,9 +83,11 @@ def make_board(auth: Auth | None, rules: Sequence[Mapping[str, Any]]) -> Board:
     return board
 
 
-async def connect(auth: Auth | None, rules: Sequence[Mapping[str, Any]]) -> Callable[[bytes], bytes]:
+async def connect(
+    auth: Auth | None, rules: Sequence[Mapping[str, Any]], quotas: Quotas | None = None
+) -> Callable[[bytes], bytes]:
     """A function that sends a request and returns the response, which is written before it returns."""
-    board = make_board(auth, rules)
+    board = make_board(auth, rules, quotas)
     if auth is not None:
         await auth.start(None, lambda _issuer: Keys())
     endpoint = make_endpoint(board, resolve_options({}, {}), None)
@@ -140,10 +143,12 @@ async def measure(seconds: float) -> dict[str, float]:
     rules: list[Mapping[str, Any]] = [*own, {"who": {"scope": "use"}, "allow": ["add_7"]}]
     tokens = [token_of(f"caller {number}") for number in range(CALLERS)]
     bare, known, ruled = await connect(None, ()), await connect(new_auth(), ()), await connect(new_auth(), rules)
+    limited = await connect(new_auth(), (), Quotas(everyone=QUOTA))
     lists = [write("tools/list", {}, token) for token in tokens]
     cases: dict[str, tuple[Callable[[bytes], bytes], Sequence[bytes]]] = {
         "anonymous call": (bare, [write("tools/call", add)]),
         "call with a JWT": (known, [write("tools/call", add, tokens[0])]),
+        "call with a JWT and quotas": (limited, [write("tools/call", add, tokens[0])]),
         "call with a JWT and rules": (ruled, [write("tools/call", add, tokens[0])]),
         "anonymous list": (bare, [write("tools/list", {})]),
         "list of 100 callers with rules": (ruled, lists),
@@ -173,7 +178,9 @@ def main() -> int:
         print(f"{name:32} {figure:8.1f} µs")
     worst = max(figures["call with a JWT"], figures["call with a JWT and rules"]) / figures["anonymous call"]
     print(f"a call with a JWT, with and without rules, against an anonymous one: {worst:.2f} × (at most {JWT_TARGET})")
-    return 0 if worst <= JWT_TARGET else 1
+    quotas = figures["call with a JWT and quotas"] - figures["call with a JWT"]
+    print(f"quotas for rate, bytes and calls add {quotas:.1f} µs (at most {QUOTA_MICROSECONDS:g})")
+    return 0 if worst <= JWT_TARGET and quotas <= QUOTA_MICROSECONDS else 1
 
 
 if __name__ == "__main__":

@@ -57,13 +57,13 @@ specific quota that sets an amount decides: principal, role (of several, the lar
 - **Rejections.** A request beyond a quota is rejected before its call begins, with 429, `Retry-After` and, for an amount per period, the fields `RateLimit-Policy`
   and `RateLimit`. The JSON-RPC error has `data: {"reason": "rate", "retryAfter": 12}`. When less than a quarter of the requests is left, responses have the
   field `RateLimit: "rate";r=12;t=45`. After 20 rejections in a second, further ones are sent up to one second later. A limit of the whole process answers 503.
-- **Defaults.** A server that other machines can reach (`--public`, or behind `--trusted-proxy`) applies `rate="12000/minute"`, `bytes="1GiB/minute"` and
+- **Defaults.** A server that other machines can reach (`--public`, or behind `--trusted-proxy`) applies `rate="200/second"`, `bytes="64MiB/second"` and
   `sessions=1000` to each caller. A server on loopback, or mounted in another application, applies only `Limits` and what you set.
 - **Several processes** with a common store share each quota: a process claims a part of it in the store, and more when it needs more, so no request waits for
   the store except the first one of a caller. A caller that uses only one of *n* processes may use an *n*-th of a period's amount at once, and soon the whole
   rate. Without the store, each process applies an *n*-th, and says so in its log; so do workers without a common store.
 - **Fairness.** Callers get threads, slots of servers behind a gateway and places in the queue of `ConcurrencyLimit` in turn, so a caller with many
-  waiting calls delays another by one. Of more than eight threads or slots, one caller leaves some to others.
+  waiting calls delays another by one. Of more than four threads or slots, one caller leaves a fifth to others.
 
 The middleware `RateLimit` and `ConcurrencyLimit` limit tools rather than callers: they run inside of a call, and their rejection is a result for the model.
 """

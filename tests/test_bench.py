@@ -15,6 +15,7 @@ BENCH = ROOT / "bench"
 # One short round of each script. Exit code 1 only says that a target was missed, as it may be on a busy machine.
 SHORT = {
     "access.py": ["0.1"],
+    "fairness.py": ["0.2"],
     "hooks.py": ["1"],
     "middleware.py": ["0.1"],
     "observed.py": ["1"],

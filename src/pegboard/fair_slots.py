@@ -3,7 +3,7 @@
 Theory of operation. Each owner (a principal) has a queue of its own, and a free slot goes to the next owner in turn, so
 an owner with a thousand waiting items delays another one by one item, not by a thousand. An owner may hold at most
 `share` times as many slots as are free. So one owner can use almost all of them, several owners share them, and a
-newcomer finds a free slot even if others hold theirs for long. Up to eight slots, one owner may hold all of them. Items
+newcomer finds a free slot even if others hold theirs for long. Up to four slots, one owner may hold all of them; of many, four fifths. Items
 without an owner share a queue, and may take every slot. A full queue makes room for an owner with few items by removing
 the newest item of the owner with the most.
 
@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-SHARE: Final = 8
+SHARE: Final = 4
 
 
 class FairSlots(Generic[T]):

@@ -15,9 +15,9 @@ from pegboard.accounts.quota import FlowLimit
 def passes(meter: Meter, now: float, tries: int) -> int:
     passed = 0
     for _ in range(tries):
-        if not meter.wait(now):
-            meter.charge(now)
-            passed += 1
+        allowed = not meter.wait(now)
+        assert meter.take(now, 1) == allowed
+        passed += allowed
     return passed
 
 
@@ -71,3 +71,7 @@ def test_a_share_of_an_amount_is_slower_and_none_is_never() -> None:
     assert passes(meter, 6.0, 100) == 10
     meter.set_units(0)
     assert meter.wait(1000.0) == math.inf
+    assert not meter.take(1000.0, 0)
+    assert not meter.take(1000.0, 1)
+    meter.set_units(100)
+    assert meter.take(1000.0, 1)

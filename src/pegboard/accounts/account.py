@@ -121,14 +121,13 @@ class Account:
         """What a request exceeds; an empty text if it was charged."""
         if self.held["calls"] >= self.most["calls"]:
             return "calls"
-        meters = self.meters
-        if meters:
-            for name, meter in meters.items():
-                if meter.wait(now, size if name == "bytes" else name == "rate"):
-                    return name
-            for name, meter in meters.items():
-                if name != "tokens":
-                    meter.charge(now, size if name == "bytes" else 1)
+        uses = {"rate": 1, "bytes": size, "tokens": 0}
+        for name, meter in self.meters.items():
+            if not meter.take(now, uses[name]):
+                for charged in self.meters:
+                    if charged == name:
+                        return name
+                    self.meters[charged].give_back(uses[charged])
         return ""
 
     async def _enter_later(self, shares: Shares, more: Awaitable[None] | None, size: int) -> None:

@@ -23,10 +23,11 @@ _TOLERANCE: Final = 1e-6
 class Meter:
     """What one account has used of one amount; `units` of the amount are for this process."""
 
-    __slots__ = ("limit", "paid_at", "price", "units")
+    __slots__ = ("_most", "limit", "paid_at", "price", "units")
 
     def __init__(self, limit: FlowLimit, units: int) -> None:
         self.limit = limit
+        self._most = limit.seconds + _TOLERANCE
         self.paid_at = -math.inf
         self.set_units(units)
 
@@ -42,6 +43,22 @@ class Meter:
             self.paid_at = max(self.paid_at, now + debt)
         elif self.units > units:
             self.paid_at = now + (self.debt(now) * units + debt * (self.units - units)) / self.units
+
+    def take(self, now: float, use: int) -> bool:
+        """Charge so much if it may be used now."""
+        paid_at = self.paid_at
+        paid_at = max(paid_at, now)
+        after = paid_at + use * self.price if use else paid_at
+        if after > now + self._most:
+            if self.wait(now, use):
+                return False
+            after = min(after, now + 2 * self.limit.seconds)
+        self.paid_at = after
+        return self.units > 0
+
+    def give_back(self, use: int) -> None:
+        """Charge less by so much, which was not used."""
+        self.paid_at -= use * self.price
 
     def wait(self, now: float, use: int = 1) -> float:
         """The seconds until so much may be used: 0 if now, infinity without any units."""

@@ -106,7 +106,7 @@ class Quota(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 
 NOTHING_SET: Final = Quota()
-PUBLIC: Final = Quota(rate="12000/minute", bytes="1GiB/minute", sessions=1_000)
+PUBLIC: Final = Quota(rate="200/second", bytes="64MiB/second", sessions=1_000)
 """The defaults of a server that other machines can reach: far above what people and agents need."""
 
 
