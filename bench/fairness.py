@@ -114,8 +114,8 @@ def measure_round(case: str, port: int, tool: str, seconds: float) -> float:
 
 def main() -> None:
     if sys.argv[1:2] == ["load"]:
-        port, tool, seconds, names, pause = sys.argv[2:]
-        asyncio.run(load(int(port), tool, float(seconds), names.split(","), float(pause)))
+        port, tool, duration, names, pause = sys.argv[2:]
+        asyncio.run(load(int(port), tool, float(duration), names.split(","), float(pause)))
         return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     found = {case: measure(case, seconds) for case in CASES}

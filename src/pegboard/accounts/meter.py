@@ -57,7 +57,7 @@ class Meter:
         return self.units > 0
 
     def give_back(self, use: int) -> None:
-        """Charge less by so much, which was not used."""
+        """Take back a charge for what was not used."""
         self.paid_at -= use * self.price
 
     def wait(self, now: float, use: int = 1) -> float:
