@@ -15,12 +15,12 @@ class _Described(TypedDict, total=False):
     description: str
 
 
-class _Listed(_Described, total=False):
+class _ListedItem(_Described, total=False):
     icons: Sequence[Mapping[str, Any]]
     _meta: Mapping[str, Any]
 
 
-class ToolDefinition(_Listed, total=False):
+class ToolDefinition(_ListedItem, total=False):
     """A tool as a server lists it."""
 
     inputSchema: Required[Mapping[str, Any]]
@@ -29,7 +29,7 @@ class ToolDefinition(_Listed, total=False):
     execution: Mapping[str, Any]
 
 
-class ResourceDefinition(_Listed, total=False):
+class ResourceDefinition(_ListedItem, total=False):
     """A resource as a server lists it."""
 
     uri: Required[str]
@@ -38,7 +38,7 @@ class ResourceDefinition(_Listed, total=False):
     annotations: Mapping[str, Any]
 
 
-class TemplateDefinition(_Listed, total=False):
+class TemplateDefinition(_ListedItem, total=False):
     """A resource template as a server lists it."""
 
     uriTemplate: Required[str]
@@ -52,7 +52,7 @@ class PromptArgument(_Described, total=False):
     required: bool
 
 
-class PromptDefinition(_Listed, total=False):
+class PromptDefinition(_ListedItem, total=False):
     """A prompt as a server lists it."""
 
     arguments: Sequence[PromptArgument]
