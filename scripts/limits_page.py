@@ -43,7 +43,7 @@ specific quota that sets an amount decides: principal, role (of several, the lar
 
 | amount | limits |
 |---|---|
-| `rate` | requests per second, minute, hour or day: `"600/minute"` |
+| `rate` | requests per second, minute, hour or day: `"600/minute"`. Every request counts, also the handshake and lists: one `pegboard call` sends three |
 | `bytes` | bytes of its requests per period: `"100MiB/minute"` |
 | `tokens` | tokens of the results of tools per period; counted afterwards, so one result may exceed it, and the next request waits |
 | `calls` | calls that run at the same time |

@@ -39,7 +39,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("filters")
     group.add_argument("--tool", default="", metavar="NAME", help="the tool, prompt or URI; * stands for any text")
     group.add_argument("--server", default="", metavar="NAME", help="toolbox/server, such as office/*")
-    group.add_argument("--principal", default="", metavar="ID", help="who called or decided")
+    group.add_argument("--principal", default="", metavar="ID", help="who called or decided; key:NAME for an API key")
     group.add_argument(
         "--outcome", default="", choices=("ok", "failed", "refused", "cancelled", "asked", "task"), help="how it ended"
     )

@@ -230,12 +230,13 @@ def test_a_remote_server_cannot_be_confined() -> None:
 def test_the_entries_in_the_document_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    for folder in ("notes", ".local/bin", ".local/share/uv", ".cache/uv"):
+    python = (".venv", ".pyenv/versions/3.13.0", "notes-server")
+    for folder in ("notes", ".local/bin", ".local/share/uv", ".cache/uv", *python):
         (tmp_path / folder).mkdir(parents=True)
     found = re.findall(
         r"^```json\n(.*?)^```$", (ROOT / "docs" / "confinement.md").read_text(), re.MULTILINE | re.DOTALL
     )
-    assert len(found) == 3
+    assert len(found) == 4
     for text in found:
         entry = json.loads(text)
         servers = entry.get("mcpServers", {"one": entry})

@@ -77,7 +77,7 @@ async def _list(address: str) -> int:
     async with _open(address) as keys:
         found = await keys.all()
     if not found:
-        note("There are no keys; add one with `pegboard keys add NAME`")
+        note("There are no keys; add one with `pegboard keys add NAME` and the same --config or --store")
     now = time.time()
     for key in found:
         show(_describe(key, now))

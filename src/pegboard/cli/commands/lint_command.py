@@ -48,7 +48,12 @@ def main(argv: list[str]) -> int:
         epilog="exit codes: 0 ok, 1 problems were found, 2 wrong usage or set-up, 3 a server cannot be reached",
     )
     parser.add_argument("target", metavar="TARGET", help="a configuration file, or FILE.py[:board]")
-    parser.add_argument("--as", dest="principal", metavar="PRINCIPAL", help="the id of the principal; '' is anonymous")
+    parser.add_argument(
+        "--as",
+        dest="principal",
+        metavar="PRINCIPAL",
+        help="the id of the principal, key:NAME for an API key; '' is anonymous",
+    )
     parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope that it has; repeatable")
     parser.add_argument("--role", action="append", default=[], metavar="ROLE", help="a role that it has; repeatable")
     parser.add_argument(

@@ -234,7 +234,8 @@ def main() -> None:
 
 
 def describe_hidden(program: str, reason: str) -> str:
-    return f"{program} cannot be started: {reason}; add the folder that it is in, and those it needs, to `confine.read`"
+    hint = "add the folder that it is in, those that its symbolic links point to, and those it needs to `confine.read`"
+    return f"{program} cannot be started: {reason}; {hint}"
 
 
 def fail(problem: str) -> int:

@@ -20,7 +20,10 @@ from pegboard.limits import Limits
 from pegboard.protocol.framing.sse import Event, EventReader
 from pegboard.protocol.jsonrpc import is_batch
 
-WANTS_CREDENTIALS: Final = "The server requires credentials: send them as a header, or log in with auth=OAuth()."
+WANTS_CREDENTIALS: Final = (
+    "The server requires credentials: send them as a header (on the command line: --header 'Authorization: Bearer …'), "
+    "or log in with auth=OAuth()."
+)
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
 _EVENTS: Final = b"text/event-stream"

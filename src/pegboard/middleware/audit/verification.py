@@ -183,7 +183,9 @@ class _ChainCheck:
         self._first = max(self._first, read.first)
         self._key = find_key(self._keys, read.key)
         if self._key is None and not read.key:
-            self._found("unsealed", "is not sealed with a key: anyone could have written it", read.number)
+            self._found(
+                "unsealed", "is not sealed with a key: anyone could have written it; --unsealed accepts it", read.number
+            )
         elif self._key is None and read.key not in self._unknown:
             self._unknown.add(read.key)
             given = " or ".join(key.id for key in self._keys if key.id) or "none"
