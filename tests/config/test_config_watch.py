@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pegboard.accounts.quota import Quota, Quotas
 from pegboard.config.config_watch import ConfigChanges, ConfigWatch, compare
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride, read_config
 from pegboard.errors import SetupError
@@ -228,6 +229,8 @@ def test_settings_and_toolboxes_are_compared_by_their_own_words() -> None:
     server = ServerConfig(name="fs", kind="stdio", command=("a",))
     old = gateway(server)
     assert compare(old, gateway(server, mode="proxy", name_budget=50)).gateway == ("mode", "name_budget")
+    limited = gateway(server, quotas=Quotas(everyone=Quota(rate="5/minute")))
+    assert str(compare(old, limited)) == "settings changed: quotas"
     described = ToolboxConfig(name="dev", description="y", servers={"fs": server})
     other = ToolboxConfig(name="ops", description="x", servers={"fs": server})
     new = GatewayConfig(path="a", toolboxes={"dev": described, "ops": other})

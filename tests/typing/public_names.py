@@ -49,6 +49,8 @@ from pegboard import (
     Pattern,
     PegboardError,
     Principal,
+    Quota,
+    Quotas,
     Range,
     Refusal,
     Request,
@@ -56,6 +58,7 @@ from pegboard import (
     Roots,
     Sample,
     Sampled,
+    SignInClient,
     Tool,
     ToolCallRequest,
     ToolCatalog,
@@ -425,6 +428,9 @@ async def try_middleware() -> None:
     proxy = TrustedProxy(["127.0.0.1"], "X-Client-Dn", issuer=None, prefix="proxy:")
     asked = Introspection("tools", "secret", url=None, seconds=30)
     issuer = Issuer("https://idp.example", ["x"], None, "sub", "scope", "roles", prefix="", introspection=asked)
+    browser = SignInClient("pegboard", client_secret="secret", scopes=["profile"])
+    quotas = Quotas(everyone=Quota(rate="600/minute", calls=8), roles={"batch": Quota(rate=None)})
+    print(browser.client_id, quotas.everyone.calls)
     print(Auth(issuers=[issuer], keys=True, proxy=proxy, implies={"a": ["b"]}).issuers)
     nurse = Principal("nina", scopes=frozenset({"notes.write"}), roles=frozenset({"nurse"}), claims={}, kind="token")
     print(make_call(principal=nurse).principal.scopes)

@@ -38,21 +38,8 @@ _LIVE_FIELDS: Final = (
     "lazy",
     "concurrency",
 )
-_GATEWAY_FIELDS: Final = (
-    "name",
-    "mode",
-    "auto_tokens",
-    "list_wait",
-    "instructions",
-    "name_budget",
-    "lock",
-    "lock_path",
-    "middleware",
-    "endpoints",
-    "principals",
-    "auth",
-    "rules",
-    "vault_key",
+_GATEWAY_FIELDS: Final = tuple(
+    name for name in GatewayConfig.__struct_fields__ if name not in ("path", "toolboxes", "warnings", "secrets")
 )
 
 _log = logging.getLogger("pegboard.gateway")

@@ -7,11 +7,10 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
-from pegboard.call import Call
 from pegboard.logs.printable import printable, printable_json, printable_lines
 
 _log = logging.getLogger("pegboard")
@@ -19,7 +18,29 @@ _log = logging.getLogger("pegboard")
 _TEXT_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s  %(message)s"
 
 
-current_call: Final[ContextVar[Call | None]] = ContextVar("current_call", default=None)
+class LoggedCall(Protocol):
+    """What a log line shows of the call that it belongs to; `call.Call` itself would make `pegboard --version` load asyncio."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def id(self) -> str | int | None: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def log_id(self) -> str: ...
+
+    @property
+    def log_context(self) -> Mapping[str, object]: ...
+
+
+current_call: Final[ContextVar[LoggedCall | None]] = ContextVar("current_call", default=None)
 """The call that runs, for its log lines only: an author's logger has no other way to learn it, also in threads and tasks."""
 
 

@@ -1,4 +1,4 @@
-"""Reports what confines the child processes of a gateway, for `pegboard doctor`."""
+"""Reports what confines the child processes of a gateway."""
 
 from __future__ import annotations
 
