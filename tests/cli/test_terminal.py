@@ -177,6 +177,6 @@ def test_a_call_that_waits_for_an_approval_cannot_either(tmp_path: Path) -> None
 
 def test_each_verb_was_considered() -> None:
     """`run` and `demo` show text of our own process, `keys` what the operator typed, and `login` only what
-    `tests/client/login` covers. `audit` and `connections` print by `show` and `note` alone."""
+    `tests/client/login` covers. `audit`, `connections` and `history` print by `show` and `note` alone."""
     considered = {"list", "inspect", "call", "read", "prompt", "up", "lock", "lint", "run", "demo", "login", "keys"}
-    assert set(VERBS) == considered | {"approvals", "audit", "connections"}
+    assert set(VERBS) == considered | {"approvals", "audit", "connections", "history"}

@@ -321,6 +321,7 @@ async def test_a_server_that_cannot_be_started_is_said_and_the_others_are_served
 async def test_a_list_waits_no_longer_than_configured_for_a_server_that_hangs() -> None:
     made = gateway(server("calc"), bad("silent", connect_timeout=600.0), list_wait=0.01)
     async with nothing_left(), Client(made) as client:
+        await until(lambda: made.downstreams[0].state == "ready")
         async with asyncio.timeout(30):
             names = [tool["name"] for tool in await client.list_tools()]
     assert names == ["dev__calc__add", "dev__calc__say"]

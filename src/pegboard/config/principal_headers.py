@@ -10,7 +10,7 @@ from pegboard.auth.claims import find_claim
 from pegboard.auth.principal import Principal
 from pegboard.errors import AccessDenied
 
-_ANY: Final = re.compile(r"\$\{(principal[^}]*)\}")
+_ANY: Final = re.compile(r"\$\{(principal[^}]{0,256})\}")
 _CLAIM: Final = "principal.claims."
 MAX_CHARACTERS: Final = 4096
 

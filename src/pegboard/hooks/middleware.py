@@ -6,6 +6,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Mapping
 from math import isnan
+from types import CodeType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -150,16 +151,21 @@ def _check_hooks(middleware: Middleware) -> None:
                 raise DeclarationError(
                     f"{kind}.{name} must be a hook that can be called, got {hook!r:.80}; choose another name for it"
                 )
-            if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+            if _is(inspect.isgeneratorfunction, hook) or _is(inspect.isasyncgenfunction, hook):
                 raise DeclarationError(
                     f"{kind}.{name} is a generator, whose values would be lost; use an `around` instead"
                 )
-            if name == "observe" and inspect.iscoroutinefunction(hook):
+            if name == "observe" and _is(inspect.iscoroutinefunction, hook):
                 raise DeclarationError(f"{kind}.observe is not awaited: write it as a plain `def`")
             _check_takes(hook, f"{kind}.{name}", _ARGUMENTS[name])
     around = getattr(middleware, "around", None)
     if around is not None:
         _check_around(around, f"{kind}.around")
+
+
+def _is(kind: Callable[[object], bool], hook: object) -> bool:
+    # An autospecced double has a `__code__` that is a double, too: it would be a function of every kind.
+    return isinstance(getattr(hook, "__code__", None), CodeType | None) and kind(hook)
 
 
 def check_kinds(kinds: object, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,10 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-async def test_our_examples_are_read_without_a_finding(example: Path) -> None:
+async def test_our_examples_are_read_without_a_finding(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert findings(await definitions(Client(load_board(str(example))))) == []
 
 
