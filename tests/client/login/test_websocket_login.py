@@ -140,7 +140,9 @@ async def test_a_server_that_refuses_every_token_is_left() -> None:
 
 async def test_without_auth_the_error_says_what_to_do() -> None:
     async with nothing_left(), locked() as lock:
-        with pytest.raises(Unauthorized, match=r"answered 401.*send them as a header, or .*auth=OAuth\(\)") as refused:
+        with pytest.raises(
+            Unauthorized, match=r"answered 401.*send them as a header.*, or .*auth=OAuth\(\)"
+        ) as refused:
             async with Client(lock.url):
                 pass
         assert "resource_metadata" in refused.value.challenge
