@@ -13,6 +13,7 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pegboard.client.links import era_cache
 from tests.depth import EXPLORE, examples
 
 pytest_plugins = ["tests.leaks", "tests.loops"]
@@ -32,3 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if STATE not in os.environ:
         folder = os.environ[STATE] = tempfile.mkdtemp(prefix="pegboard-state-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_runtest_setup() -> None:
+    """Forget the servers of other tests: one of another era may have had the same port."""
+    era_cache._eras.clear()

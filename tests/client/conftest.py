@@ -1,4 +1,4 @@
-"""A certificate for servers on this machine, which nobody else vouches for; and no memory of servers that are gone."""
+"""A certificate for servers on this machine that no authority has signed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from pegboard.client.links import era_cache
-
-
-@pytest.fixture(autouse=True)
-def strangers() -> None:
-    """The port of one test's server may be the next one's, and that is of another era."""
-    era_cache._eras.clear()
 
 
 @pytest.fixture(scope="session")
