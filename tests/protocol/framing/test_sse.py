@@ -82,20 +82,26 @@ def test_an_event_over_the_limit_is_refused(chunks: list[bytes]) -> None:
 def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None:
     # Many small pieces are slow to trace, and a smaller stream shows as much.
     stream = (piece * 50_000)[: 40_000 if size == 2 else 100_000]
+    # Other threads of this process allocate too, which the peak includes: one undisturbed reading counts.
+    held, transient = min((weigh(stream, size) for _ in range(3)), key=lambda weights: weights[1])
+    assert held < 1.35 * len(stream)
+    assert transient < 1.3 * len(stream) + 4 * size
+
+
+def weigh(stream: bytes, size: int) -> tuple[int, int]:
+    """What a reader holds that was fed a stream in pieces of that size, and how much more there was at the peak."""
     reader = EventReader(1_000_000)
     tracemalloc.start()
     try:
         for at in range(0, len(stream), size):
             assert list(reader.feed(stream[at : at + size])) == []
         in_all, most = tracemalloc.get_traced_memory()
-        # Other threads of this process allocate too: count what the reader itself holds.
         held = sum(
             trace.size for trace in tracemalloc.take_snapshot().traces if trace.traceback[0].filename == sse.__file__
         )
     finally:
         tracemalloc.stop()
-    assert held < 1.35 * len(stream)
-    assert most - in_all < 1.3 * len(stream) + 4 * size
+    return held, most - in_all
 
 
 @pytest.mark.parametrize("piece", [b"data:x\n", b"data:x\n\n", b":\n", b"\n", b"xy", b"id:a\r\n"], ids=repr)
