@@ -82,10 +82,13 @@ def test_an_event_over_the_limit_is_refused(chunks: list[bytes]) -> None:
 def test_what_is_held_weighs_about_what_was_fed(piece: bytes, size: int) -> None:
     # Many small pieces are slow to trace, and a smaller stream shows as much.
     stream = (piece * 50_000)[: 40_000 if size == 2 else 100_000]
-    # Other threads of this process allocate too, which the peak includes: one undisturbed reading counts.
-    held, transient = min((weigh(stream, size) for _ in range(3)), key=lambda weights: weights[1])
+    most = 1.3 * len(stream) + 4 * size
+    held, transient = weigh(stream, size)
+    if transient >= most:
+        # Other threads of this process allocate too, which the peak includes.
+        held, transient = weigh(stream, size)
     assert held < 1.35 * len(stream)
-    assert transient < 1.3 * len(stream) + 4 * size
+    assert transient < most
 
 
 def weigh(stream: bytes, size: int) -> tuple[int, int]:
