@@ -114,7 +114,7 @@ def _text_of(exception: BaseException) -> str:
 
 
 def observed(inner: Handler, observers: Sequence[Observe], failures: list[BaseException] | None = None) -> Handler:
-    """The Handler, with these observers told about each call that has ended."""
+    """The Handler; calls these observers when a call has ended."""
 
     async def run(call: Call) -> Reply:
         began = perf_counter()
