@@ -1,4 +1,4 @@
-"""How long other principals wait beside a flood of one: `fairness.py [SECONDS]` prints the ratio of their p99.
+"""How long other principals wait beside a flood of one: `fairness.py [SECONDS [ROUNDS]]` prints the ratio of their p99.
 
 Four principals call a tool about 50 times a second each, alone and then beside one principal with 50 connections that
 send the next request as soon as they have a response: 50 times the share of one connection. Three resources are
@@ -85,13 +85,13 @@ def read_load(process: subprocess.Popen[str]) -> tuple[float, float, int, int]:
     return cuts[49] * 1000, cuts[98] * 1000, len(found["took"]), found["rejected"]
 
 
-def measure(case: str, seconds: float) -> float:
+def measure(case: str, seconds: float, rounds: int) -> float:
     """The ratio of the p99 of others beside a flood."""
     tool, port = CASES[case], free_port()
     with Listening(case, port, command("shared_fairly.py", case, str(port))) as server:
         server.wait()
         read_load(start_load(port, tool, min(seconds, 1.0), list(OTHERS), PAUSE))
-        return median(measure_round(case, port, tool, seconds) for _ in range(ROUNDS))
+        return median(measure_round(case, port, tool, seconds) for _ in range(rounds))
 
 
 def measure_round(case: str, port: int, tool: str, seconds: float) -> float:
@@ -118,7 +118,8 @@ def main() -> None:
         asyncio.run(load(int(port), tool, float(duration), names.split(","), float(pause)))
         return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
-    found = {case: measure(case, seconds) for case in CASES}
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS
+    found = {case: measure(case, seconds, rounds) for case in CASES}
     ratios = ", ".join(f"{case} {ratio:.2f}" for case, ratio in found.items())
     print(f"p99 of others beside a flood, as a multiple of that without: {ratios}; target: at most {TARGET:g}")
     sys.exit(max(found.values()) > TARGET)

@@ -23,7 +23,7 @@ from targets import Figures
 sys.path.insert(0, str(HERE.parent))
 
 from pegboard import Client
-from pegboard.cli.commands.demo_command import Demo
+from pegboard.cli.commands.serving.demo_command import Demo
 from pegboard.gateway.modes.meta_tool_host import Visibility
 from pegboard.gateway.modes.meta_tools import MetaTools
 from pegboard.middleware.observability.token_count import count_tokens

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 LEGACY = "2025-11-25"
@@ -61,10 +62,23 @@ def modern_posts(port: int, method: str, params: Mapping[str, Any], *, token: bo
     return [post(port, modern(method, vary(params, number), number, token=token), headers) for number in NUMBERS]
 
 
-def legacy_posts(port: int, method: str, params: Mapping[str, Any], session: str) -> list[bytes]:
-    """Legacy requests of one session that differ in their ids and arguments."""
-    headers = {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
-    return [post(port, write(method, vary(params, number), number), headers) for number in NUMBERS]
+def legacy_posts(port: int, method: str, params: Mapping[str, Any], *sessions: str) -> list[bytes]:
+    """Legacy requests of these sessions in turn that differ in their ids and arguments."""
+    return [
+        post(
+            port,
+            write(method, vary(params, number), number),
+            {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session},
+        )
+        for number, session in zip(NUMBERS, cycle(sessions), strict=False)
+    ]
+
+
+def mixed_posts(port: int, method: str, params: Mapping[str, Any], sessions: Sequence[str]) -> list[bytes]:
+    """Legacy requests whose sessions take turns, as a proxy sends them that shares its connections among its clients."""
+    # 1,024 requests are a multiple of 16 connections: without a shift, each connection would get one session.
+    posts = [legacy_posts(port, method, params, session) for session in sessions]
+    return [posts[(at + at // len(posts)) % len(posts)][at] for at in range(len(NUMBERS))]
 
 
 def vary(params: Mapping[str, Any], number: int) -> Mapping[str, Any]:

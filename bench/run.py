@@ -17,6 +17,8 @@ from statistics import median
 
 import clients
 import floods
+import growth
+import kept_figures
 import load
 import messages
 import observed
@@ -24,6 +26,7 @@ import starts
 import streams
 import workers
 from load import Measured, measure, warm_up
+from noise import Noise
 from pipe import Child, Piped
 from processes import HERE, NODE, ROOT, Server
 from targets import Figures, judge
@@ -42,7 +45,10 @@ SCRIPTS = {
     FASTMCP: ("fastmcp_board.py", "http"),
 }
 FEW, MANY, VERY_MANY = 2, 100, 1000
+SESSIONS = 16
 WARM_SECONDS = 0.4
+# The noise of the machine during each part; the last one belongs to the part that is being measured.
+NOISE: list[Noise] = []
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,13 @@ WORKLOADS = (
         (*_few(OURS, RAW, NODE_RAW, MOUNTED, OFFICIAL, FASTMCP), (OURS, VERY_MANY), *_many(OFFICIAL, FASTMCP)),
     ),
     Workload(
+        "call 2025-11-25, 16 sessions mixed",
+        lambda server: messages.mixed_posts(
+            server.port, *messages.ADD, [server.open_session() for _ in range(SESSIONS)]
+        ),
+        _few(OURS, RAW, MOUNTED),
+    ),
+    Workload(
         "list of 100",
         lambda server: messages.modern_posts(server.port, *messages.LIST),
         _many(OURS, RAW, OFFICIAL, FASTMCP),
@@ -95,10 +108,18 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="only what has this in its name: http, stdio, client, inside, start, memory, workers, gateway, observed, floods",
+        help="only these parts, with commas between: http, stdio, client, inside, start, memory, workers, gateway, observed, floods",
     )
     parser.add_argument("--alone", action="store_true", help="leave the SDKs out of the http part")
     parser.add_argument("--ours", default=sys.executable, help="the Python that runs Pegboard and the raw application")
+    parser.add_argument(
+        "--plots", action="store_true", help="measure how the cost of a call grows, and draw docs/images/growth.svg"
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="write bench/figures.json, from which bench/tables.py makes the tables of the docs",
+    )
     chosen = parser.parse_args()
     # Whoever ends this run, by `timeout` for one, ends its servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -107,38 +128,66 @@ def main() -> None:
     rounds = chosen.rounds or (1 if chosen.quick else 6)
     seconds = chosen.seconds or (1.0 if chosen.quick else 2.0)
     figures = Figures()
-    print(_machine(chosen.ours), flush=True)
-    parts: dict[str, Callable[[], None]] = {
-        "http": lambda: _measure_http(figures, rounds, seconds, chosen.ours, alone=chosen.alone),
-        "stdio": lambda: _measure_stdio(figures, rounds, seconds / 2, chosen.ours),
-        "client": lambda: _measure_clients(figures, max(1, rounds // 2), chosen.ours),
-        "inside": lambda: _measure_inside(figures, rounds, seconds / 2, chosen.ours),
-        "start": lambda: _measure_starts(figures, 3 if chosen.quick else 9, chosen.ours),
-        "memory": lambda: _measure_memory(figures, 200 if chosen.quick else 2000, chosen.ours),
-        "workers": lambda: _measure_workers(figures, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
-        "gateway": lambda: gateway.measure_all(figures, max(1, rounds // 2), seconds, chosen.ours),
-        "observed": lambda: _measure_observed(figures, 2 if chosen.quick else observed.PROCESSES, chosen.ours),
-        "floods": lambda: _measure_floods(figures, chosen.quick, chosen.ours),
+    machine = _machine(chosen.ours)
+    print(machine, flush=True)
+    parts: dict[str, Callable[[Figures], None]] = {
+        "http": lambda found: _measure_http(found, rounds, seconds, chosen.ours, alone=chosen.alone),
+        "stdio": lambda found: _measure_stdio(found, rounds, seconds / 2, chosen.ours),
+        "client": lambda found: _measure_clients(found, max(1, rounds // 2), chosen.ours),
+        "inside": lambda found: _measure_inside(found, rounds, seconds / 2, chosen.ours),
+        "start": lambda found: _measure_starts(found, 3 if chosen.quick else 9, chosen.ours),
+        "memory": lambda found: _measure_memory(found, 200 if chosen.quick else 2000, chosen.ours),
+        "workers": lambda found: _measure_workers(found, rounds, chosen.ours, 12_000 if chosen.quick else 100_000),
+        "gateway": lambda found: gateway.measure_all(found, max(1, rounds // 2), seconds, chosen.ours),
+        "observed": lambda found: _measure_observed(found, 2 if chosen.quick else observed.PROCESSES, chosen.ours),
+        "floods": lambda found: _measure_floods(found, chosen.quick, chosen.ours),
     }
+    if chosen.plots:
+        parts = {"growth": lambda found: _measure_growth(found, max(1, rounds // 2), seconds / 2, chosen.ours)}
     began = time.monotonic()
-    for name, measure_part in parts.items():
-        if chosen.only in name:
-            measure_part()
+    runs: dict[str, kept_figures.Run] = {}
+    wanted = chosen.only.split(",") if chosen.only else list(parts)
+    if unknown := set(wanted) - set(parts):
+        parser.error(f"--only {','.join(sorted(unknown))}: the parts are {', '.join(parts)}")
+    for name in wanted:
+        found, noise = Figures(), Noise()
+        NOISE.append(noise)
+        noise.sample()
+        parts[name](found)
+        noise.sample()
+        figures |= found
+        runs[name] = kept_figures.Run(
+            date=time.strftime("%Y-%m-%d"),
+            machine=f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+            versions=kept_figures.versions(_build(chosen.ours), _node()),
+            noise=noise.figures,
+            figures=found,
+        )
     print(f"\nTargets (ratios of medians within this run, which took {time.monotonic() - began:.0f} s)")
     print(
         "CPU is the µs a request of the side that is measured: the steady figure. The rate depends on what else runs."
     )
-    print(judge(figures))
+    noisy = {name: noise for name, noise in zip(wanted, NOISE, strict=True) if noise.noisy}
+    print(judge(figures, judged=not noisy))
+    for name, noise in noisy.items():
+        print(f"{name}: {noise}. Not judged: run it again on an idle machine.")
     if chosen.quick:
         print("A quick run, one process of each: expect two of the same server to differ by a third.")
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / "latest.json").write_text(json.dumps(figures, indent=1))
+    (HERE / "results" / "latest.json").write_text(json.dumps({name: vars(run) for name, run in runs.items()}, indent=1))
+    if chosen.keep and noisy:
+        sys.exit("The figures were not kept: the machine was too noisy.")
+    if chosen.keep:
+        kept_figures.keep(runs)
+
+
+def _node() -> str:
+    return subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _machine(python: str) -> str:
-    node = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return (
-        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {_build(python)}, Node {node}, "
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, {_build(python)}, Node {_node()}, "
         f"load average {os.getloadavg()[0]:.1f}; load by {load.generator()}, {load.CONNECTIONS} connections on loopback"
     )
 
@@ -318,6 +367,12 @@ def _measure_observed(figures: Figures, processes: int, ours: str) -> None:
         figures[f"observed: {way}"] = {"cpu" if way == "bare" else "ratio": median(ratios)}
 
 
+def _measure_growth(figures: Figures, rounds: int, seconds: float, ours: str) -> None:
+    figures |= growth.measure_all(rounds, seconds, ours, on_round=NOISE[-1].sample)
+    print(growth.report(figures))
+    growth.write_picture(figures)
+
+
 def _measure_floods(figures: Figures, quick: bool, ours: str) -> None:
     print(f"\n{floods.HEADING}")
     floods.allow_files()
@@ -338,6 +393,7 @@ def _rounds(what: str, count: int) -> Iterator[int]:
     """Count the rounds, and tell somebody who waits how far we are."""
     for number in range(count):
         print(f"{what}: round {number + 1} of {count}", file=sys.stderr, flush=True)
+        NOISE[-1].sample()
         yield number
 
 

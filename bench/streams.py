@@ -8,13 +8,13 @@ import socket
 import sys
 
 import messages
-from processes import Server
+from processes import Listening, Server
 
 WARM_UP = 200
 LISTEN = ("subscriptions/listen", {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["a://b"]}})
 
 
-def open_stream(server: Server, request: bytes) -> socket.socket:
+def open_stream(server: Listening, request: bytes) -> socket.socket:
     """Send a request whose answer does not end, and read how it begins."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     connection.sendall(request)
@@ -24,7 +24,7 @@ def open_stream(server: Server, request: bytes) -> socket.socket:
     return connection
 
 
-def listen(server: Server) -> bytes:
+def listen(server: Listening) -> bytes:
     """A listen of 2026-07-28."""
     method, params = LISTEN
     headers = {"MCP-Protocol-Version": messages.MODERN, "Mcp-Method": method}
@@ -45,7 +45,7 @@ def get(server: Server, session: str) -> bytes:
 
 def measure(count: int, python: str = sys.executable) -> dict[str, float]:
     """kB that each of so many streams holds, beside its session where it has one."""
-    _allow_files(count + WARM_UP + 100)
+    allow_files(count + WARM_UP + 100)
     held: dict[str, float] = {}
     with Server("board.py", python=python) as server:
         server.wait()
@@ -68,7 +68,8 @@ def _hold(server: Server, requests: list[bytes]) -> float:
         return (server.memory() - before) / (len(requests) - WARM_UP) / 1024
 
 
-def _allow_files(count: int) -> None:
+def allow_files(count: int) -> None:
+    """Raise the limit of open files to so many, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard) if hard > 0 else count, hard))

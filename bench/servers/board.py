@@ -1,9 +1,10 @@
-"""Our own server: `board.py http|asgi|stdio PORT TOOLS`, or `kept` or `workers` for one process or two that keep sessions in a file."""
+"""Our own server: `board.py http|asgi|console|metrics|stdio PORT TOOLS`, or `kept` or `workers` for one process or two that keep sessions in a file."""
 
 import sys
 import tempfile
 
 from pegboard import Board, Context
+from pegboard.middleware import Metrics
 
 board = Board("bench", version="1.0.0")
 
@@ -29,6 +30,15 @@ for number in range(int(sys.argv[3]) - 2):
 if __name__ == "__main__":
     match sys.argv[1]:
         case "http":
+            board.run(transport="http", port=int(sys.argv[2]))
+        case "console":
+            from pegboard.console.board_subject import BoardSubject
+            from pegboard.console.console import Console
+
+            Console(BoardSubject(board))
+            board.run(transport="http", port=int(sys.argv[2]))
+        case "metrics":
+            board.use(Metrics())
             board.run(transport="http", port=int(sys.argv[2]))
         case "kept" | "workers" as how:
             with tempfile.TemporaryDirectory() as place:

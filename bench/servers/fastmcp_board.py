@@ -12,7 +12,7 @@ async def add(a: float, b: float) -> float:
     return a + b
 
 
-@server.tool
+@server.tool  # type: ignore[untyped-decorator]  # mypy does not read the peers
 async def steps(count: int, ctx: Context) -> int:
     """Tells of each of its steps."""
     for step in range(1, count + 1):
