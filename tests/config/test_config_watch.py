@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pegboard.accounts.quota import Quota, Quotas
+from pegboard.config.config_keys import ToolOverride
 from pegboard.config.config_watch import ConfigChanges, ConfigWatch, compare
-from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride, read_config
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, read_config
 from pegboard.errors import SetupError
 
 

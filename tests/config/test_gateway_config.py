@@ -19,12 +19,9 @@ from msgspec import UNSET
 
 import pegboard.middleware
 from pegboard.config.config_keys import ROOT as ROOT_SHAPE
-from pegboard.config.config_keys import SERVER, TOOLBOX, build_schema
+from pegboard.config.config_keys import SERVER, TOOLBOX, AuthConfig, MiddlewareConfig, build_schema
 from pegboard.config.gateway_config import (
-    ArgumentOverride,
-    AuthConfig,
     GatewayConfig,
-    MiddlewareConfig,
     ServerConfig,
     describe_unused,
     find_config,
@@ -37,6 +34,7 @@ from pegboard.config.source_file import read_source
 from pegboard.errors import SetupError
 from pegboard.hooks.middleware import Middleware
 from pegboard.middleware import Budget
+from pegboard.tools.argument_mapping import ArgumentOverride
 
 SECRET = "s3cr3t-value"
 SCHEMA = jsonschema_rs.validator_for(build_schema())
@@ -897,7 +895,7 @@ def test_options_of_built_in_middleware_are_checked_with_their_place_line_and_fi
             "contain; remove it, or name a class of your own as module:Name"
         ),
         '- middleware[3].options.shared (line 32): got "yes", expected true or false',
-        '- middleware[3].options.tools (line 33): got "read", expected a list or null',
+        '- middleware[3].options.tools (line 33): got "read", expected a list of strings or null',
     ]
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Struct
 
 from pegboard.call import Json
+from pegboard.config.annotated_types import object_of
 from pegboard.config.confinement_keys import CONFINE, RESOURCES
-from pegboard.config.inbound_auth import AUTH
-from pegboard.config.quota_keys import QUOTA, QUOTAS
-from pegboard.config.rule_keys import RULES
+from pegboard.config.inbound_auth import AUTH, ISSUER
+from pegboard.config.quota_keys import AMOUNT, QUOTA, QUOTAS
+from pegboard.config.rule_keys import CALLER, ITEM, RULES, SCALAR
 from pegboard.config.value_types import (
     AnyValue,
     BooleanValue,
@@ -22,11 +26,118 @@ from pegboard.config.value_types import (
     ObjectValue,
     TextValue,
     UnreadObject,
+    ValueType,
 )
 from pegboard.protocol.json_values import as_object
 from pegboard.protocol.revisions import REVISIONS
+from pegboard.tools.argument_mapping import ArgumentOverride
 from pegboard.tools.naming import MAX_NAME_LENGTH
 from pegboard.tools.qualified_names import SMALLEST_BUDGET
+
+RepairNotes: TypeAlias = Literal["text", "meta", "off"]
+LoginKind: TypeAlias = Literal["oauth", "client_credentials", "exchange", "header", "none"]
+
+
+class ToolOverride(Struct, frozen=True, kw_only=True):
+    """Changes to a downstream tool; None keeps the server's own setting.
+
+    name: the name that callers see.
+    title: the title that callers see.
+    description: replaces the server's description.
+    enabled: false: hidden, and calls are rejected.
+    input_schema: the schema for checking its arguments, in place of its own.
+    annotations: hints such as readOnlyHint; they replace the server's own.
+    tags: added to the tags of the server.
+    category: the category for middleware and budgets.
+    timeout: seconds without news, in place of the server's.
+    arguments: its arguments, by the server's names.
+    repair_notes: where results report repairs: text (for the model, too), meta or off.
+    """
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    enabled: bool = True
+    input_schema: Mapping[str, Json] | None = None
+    annotations: Mapping[str, Json] | None = None
+    tags: tuple[str, ...] = ()
+    category: str = ""
+    timeout: float | None = None
+    arguments: Mapping[str, ArgumentOverride] = {}
+    repair_notes: RepairNotes | None = None
+
+
+class MiddlewareConfig(Struct, frozen=True, kw_only=True):
+    """A middleware and its arguments.
+
+    use: a class of pegboard.middleware, or any other as module:Name.
+    order: the lowest is outermost.
+    options: its constructor arguments.
+    """
+
+    use: str
+    order: float | None = None
+    options: Mapping[str, Json] = {}
+
+    def __repr__(self) -> str:
+        return f"MiddlewareConfig(use={self.use!r}, order={self.order!r}, options={list(self.options)})"
+
+
+class IdentityProviderConfig(Struct, frozen=True, kw_only=True):
+    """The identity provider of a token exchange, and the gateway as its client.
+
+    issuer: its URL.
+    client_id: the client id of the gateway there.
+    client_secret: its secret, as ${VARIABLE}.
+    subject_type: what callers' tokens are.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    subject_type: Literal["access_token", "id_token", "jwt"] = "access_token"
+
+    def __repr__(self) -> str:
+        return f"IdentityProviderConfig(issuer={self.issuer!r})"
+
+
+class AuthConfig(Struct, frozen=True, kw_only=True):
+    """How to log in to a server over HTTP; "none" never does, whatever the server asks for.
+
+    kind: oauth: a person logs in; client_credentials: the gateway logs in itself; exchange: the caller's token is
+        exchanged for one of the server; header: each user enters a key; none: never log in.
+    per: who logs in with oauth: the operator once, or each user.
+    client_id: the client id of the gateway at the authorization server.
+    client_secret: its secret, as ${VARIABLE}.
+    private_key: a private key in PEM format, or the file with one.
+    client_metadata_url: the URL of the gateway's client metadata document.
+    issuer: the only authorization server that may get the credentials.
+    scopes: scopes to request in addition to those that the server asks for.
+    redirect_port: the loopback port for the redirect of the browser.
+    header: kind header: the header for the user's key.
+    scheme: kind header: the word before the key: Bearer in Authorization, else none.
+    key: kind header: the gateway's own key, with which it reads the lists of the server.
+    audience: kind exchange: the audience to request, besides the server's URL.
+    identity_provider: kind exchange: get an identity assertion (ID-JAG) there, and exchange that.
+    """
+
+    kind: LoginKind = "oauth"
+    per: Literal["gateway", "user"] = "gateway"
+    client_id: str | None = None
+    client_secret: str | None = None
+    private_key: str | None = None
+    client_metadata_url: str | None = None
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_port: int | None = None
+    header: str = "Authorization"
+    scheme: str = ""
+    key: str | None = None
+    audience: str | None = None
+    identity_provider: IdentityProviderConfig | None = None
+
+    def __repr__(self) -> str:
+        return f"AuthConfig(kind={self.kind!r})"
 
 
 def _one_of(*words: str) -> ChoiceValue:
@@ -57,111 +168,19 @@ _TRANSPORT: Final = ChoiceValue(
 )
 
 _MIDDLEWARE: Final = ListValue(
-    ObjectValue(
-        "a middleware",
-        {
-            "use": ObjectField("use", _TEXT, "a class of pegboard.middleware, or any other as module:Name"),
-            "order": ObjectField("order", NumberValue("a number", None), "the lowest is outermost"),
-            "options": ObjectField("options", UnreadObject(), "its constructor arguments"),
-        },
-        required={"use": "a middleware has no 'use'"},
-        short="use",
-    ),
+    object_of("a middleware", MiddlewareConfig, {"options": UnreadObject()}, short="use"),
     expected="a list of middleware",
 )
-
-_ARGUMENT: Final = ObjectValue(
-    "an argument",
-    {
-        "name": ObjectField("name", _TEXT, "the name that callers see"),
-        "description": ObjectField("description", _TEXT, "replaces the server's description"),
-        "hidden": ObjectField("hidden", BooleanValue(), "hide it from callers"),
-        "value": ObjectField("value", AnyValue(), "hidden from callers and always sent"),
-        "default": ObjectField("default", AnyValue(), "sent if a caller omits it"),
-        "schema": ObjectField("schema", _OBJECT, "keywords such as type or enum, in place of the server's"),
-    },
-)
-
-_TOOL: Final = ObjectValue(
-    "a tool",
-    {
-        "name": ObjectField("name", _TEXT, "the name that callers see"),
-        "title": ObjectField("title", _TEXT, "the title that callers see"),
-        "description": ObjectField("description", _TEXT, "replaces the server's description"),
-        "enabled": ObjectField("enabled", BooleanValue(), "false: hidden, and calls are rejected"),
-        "inputSchema": ObjectField(
-            "input_schema", _OBJECT, "the schema for checking its arguments, in place of its own"
-        ),
-        "annotations": ObjectField("annotations", _OBJECT, "hints such as readOnlyHint; they replace the server's own"),
-        "tags": ObjectField("tags", _TEXTS, "added to the tags of the server"),
-        "category": ObjectField("category", _TEXT, "the category for middleware and budgets"),
-        "timeout": ObjectField("timeout", _SECONDS, "seconds without news, in place of the server's"),
-        "arguments": ObjectField("arguments", MapValue(_ARGUMENT), "its arguments, by the server's names"),
-        "repairNotes": ObjectField("repair_notes", _REPAIR_NOTES, _NOTED),
-    },
-)
-
-_AUTH: Final = ObjectValue(
+_ARGUMENT: Final = object_of("an argument", ArgumentOverride)
+_TOOL: Final = object_of("a tool", ToolOverride, {"timeout": _SECONDS, "arguments": MapValue(_ARGUMENT)})
+_AUTH: Final = object_of(
     "auth",
+    AuthConfig,
     {
-        "kind": ObjectField(
-            "kind",
-            ChoiceValue(
-                {
-                    "oauth": "oauth",
-                    "client_credentials": "client_credentials",
-                    "clientCredentials": "client_credentials",
-                    "exchange": "exchange",
-                    "header": "header",
-                    "none": "none",
-                }
-            ),
-            "oauth: a person logs in; client_credentials: the gateway logs in itself; exchange: the caller's token is "
-            "exchanged for one of the server; header: each user enters a key; none: never log in",
-        ),
-        "per": ObjectField(
-            "per", _one_of("gateway", "user"), "who logs in with oauth: the operator once, or each user"
-        ),
-        "clientId": ObjectField("client_id", _TEXT, "the client id of the gateway at the authorization server"),
-        "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}"),
-        "privateKey": ObjectField("private_key", _TEXT, "a private key in PEM format, or the file with one"),
-        "clientMetadataUrl": ObjectField(
-            "client_metadata_url", _TEXT, "the URL of the gateway's client metadata document"
-        ),
-        "issuer": ObjectField("issuer", _TEXT, "the only authorization server that may get the credentials"),
-        "scopes": ObjectField("scopes", _TEXTS, "scopes to request in addition to those that the server asks for"),
-        "redirectPort": ObjectField(
-            "redirect_port", IntegerValue(1, 65535), "the loopback port for the redirect of the browser"
-        ),
-        "header": ObjectField("header", _TEXT, "kind header: the header for the user's key: Authorization"),
-        "scheme": ObjectField(
-            "scheme", TextValue(least=0), "kind header: the word before the key: Bearer in Authorization, else none"
-        ),
-        "key": ObjectField(
-            "key", _TEXT, "kind header: the gateway's own key, with which it reads the lists of the server"
-        ),
-        "audience": ObjectField("audience", _TEXT, "kind exchange: the audience to request, besides the server's URL"),
-        "identityProvider": ObjectField(
-            "identity_provider",
-            ObjectValue(
-                "an identity provider",
-                {
-                    "issuer": ObjectField("issuer", _TEXT, "its URL"),
-                    "clientId": ObjectField("client_id", _TEXT, "the client id of the gateway there"),
-                    "clientSecret": ObjectField("client_secret", _TEXT, "its secret, as ${VARIABLE}"),
-                    "subjectType": ObjectField(
-                        "subject_type",
-                        _one_of("access_token", "id_token", "jwt"),
-                        "what callers' tokens are: access_token",
-                    ),
-                },
-                required={
-                    "issuer": "an identity provider has no 'issuer'",
-                    "clientId": "an identity provider has no 'clientId'",
-                },
-            ),
-            "kind exchange: get an identity assertion (ID-JAG) there, and exchange that",
-        ),
+        "kind": ChoiceValue({kind: kind for kind in get_args(LoginKind)} | {"clientCredentials": "client_credentials"}),
+        "redirect_port": IntegerValue(1, 65535),
+        "scheme": TextValue(least=0),
+        "identity_provider": object_of("an identity provider", IdentityProviderConfig),
     },
     short="kind",
 )
@@ -323,33 +342,63 @@ ROOT: Final = ObjectValue(
 )  # fmt: skip
 
 
+_SHARED: Final[Mapping[str, ValueType]] = {
+    "toolbox": TOOLBOX,
+    "server": SERVER,
+    "middleware": _MIDDLEWARE,
+    "issuer": ISSUER,
+    "caller": CALLER,
+    "item": ITEM,
+    "quota": QUOTA,
+    "amount": AMOUNT,
+    "scalar": SCALAR,
+    "toolMode": _MODE,
+    "strictness": _STRICTNESS,
+    "repairNotes": _REPAIR_NOTES,
+    "transport": _TRANSPORT,
+    "seconds": _SECONDS,
+    "boolean": BooleanValue(),
+    "strings": _TEXTS,
+    "oneOrMoreStrings": ListValue(_TEXT, single=_TEXT),
+    "object": _OBJECT,
+}
+"""The definitions of the schema, by name: each is written once, and `$ref` stands where its type is used."""
+
+
 def build_schema() -> dict[str, Json]:
     """The JSON Schema of a configuration, as shipped for editors."""
+    names = {_canonical(kind.schema()): name for name, kind in _SHARED.items()}
+    definitions = {name: _refer_inside(kind.schema(), names) for name, kind in _SHARED.items()}
+    definitions["server"]["anyOf"] = [{"required": [key]} for key in ("command", "url", "board")]
+    root = _refer_inside(ROOT.schema(), names)
     name = {"pattern": r"^(?!_)(?!.*__)(?!.*_$)[A-Za-z0-9_-]+$|\$\{"}
-    server = SERVER.schema()
-    server["anyOf"] = [{"required": [key]} for key in ("command", "url", "board")]
-    toolbox = TOOLBOX.schema()
-    servers = {"additionalProperties": {"$ref": "#/$defs/server"}, "propertyNames": name, "minProperties": 1}
-    _extend_property(toolbox, "mcpServers", servers)
-    root = ROOT.schema()
-    toolboxes = {"additionalProperties": {"$ref": "#/$defs/toolbox"}, "propertyNames": name}
-    _extend_property(root, "toolboxes", toolboxes)
-    _extend_property(root, "quotas", _quotas_schema())
+    _extend_property(definitions["toolbox"], "mcpServers", {"propertyNames": name, "minProperties": 1})
+    _extend_property(root, "toolboxes", {"propertyNames": name})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of a Pegboard gateway",
         **root,
-        "$defs": {"toolbox": toolbox, "server": server, "quota": QUOTA.schema()},
+        "$defs": definitions,
     }
 
 
-def _quotas_schema() -> dict[str, Json]:
-    """The schema of quotas, with one definition of a quota."""
-    quota: dict[str, Json] = {"$ref": "#/$defs/quota"}
-    several: dict[str, Json] = {"type": "object", "additionalProperties": quota}
-    kinds = {"everyone": quota, "anonymous": quota, "roles": several, "principals": several}
-    properties = {name: {**kinds[name], "description": field.about} for name, field in QUOTAS.fields.items()}
-    return {**QUOTAS.schema(), "properties": properties}
+def _refer_inside(schema: Mapping[str, Json], names: Mapping[bytes, str]) -> dict[str, Json]:
+    """The schema, with references in place of the definitions inside it; `names` are by the texts of definitions."""
+    return {key: _refer(value, names) for key, value in schema.items()}
+
+
+def _refer(value: Json, names: Mapping[bytes, str]) -> Json:
+    if isinstance(value, list):
+        return [_refer(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    about = {"description": value["description"]} if "description" in value else {}
+    name = names.get(_canonical({key: item for key, item in value.items() if key not in about}))
+    return _refer_inside(value, names) if name is None else {"$ref": f"#/$defs/{name}", **about}
+
+
+def _canonical(schema: Mapping[str, Json]) -> bytes:
+    return msgspec.json.encode(schema, order="deterministic")
 
 
 def _extend_property(schema: dict[str, Json], name: str, keywords: Mapping[str, Json]) -> None:

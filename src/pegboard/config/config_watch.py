@@ -8,7 +8,6 @@ old configuration in use and is reported once.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, read_config
 from pegboard.errors import DeclarationError, SetupError
+from pegboard.file_watch import UNSEEN, FileState, digest_of, state_of
 
 POLL_SECONDS: Final = 1.0
 
@@ -46,10 +46,6 @@ _log = logging.getLogger("pegboard.gateway")
 
 Server: TypeAlias = tuple[str, str]
 """A server by its toolbox and its name."""
-
-
-_State: TypeAlias = tuple[int, int, int, int]
-_UNSEEN: Final = (-1, -1, -1, -1)
 
 
 class ConfigChanges(Struct, frozen=True, kw_only=True):
@@ -127,8 +123,8 @@ class ConfigWatch:
         self._seconds = seconds
         self._path = Path(config.path)
         # Starts unseen: the file may have been edited between the reading and the first look.
-        self._settled: _State | None = _UNSEEN
-        self._seen: _State | None = _UNSEEN
+        self._settled: FileState | None = UNSEEN
+        self._seen: FileState | None = UNSEEN
         self._digest = b""
         self._applying = asyncio.Lock()
 
@@ -140,7 +136,7 @@ class ConfigWatch:
 
     async def check_once(self) -> None:
         """Check once; an edit is read when the file has looked the same twice."""
-        seen = await asyncio.to_thread(_look_at, self._path)
+        seen = await asyncio.to_thread(state_of, self._path)
         finished, self._seen = seen == self._seen, seen
         if not finished or seen == self._settled:
             return
@@ -148,7 +144,7 @@ class ConfigWatch:
         if seen is None:
             _log.warning("%s has disappeared; the previous configuration stays in use", self._path)
             return
-        digest = await asyncio.to_thread(_digest, self._path)
+        digest = await asyncio.to_thread(digest_of, self._path)
         if digest != self._digest:
             self._digest = digest
             await self.reload()
@@ -206,20 +202,3 @@ def _connected_alike(one: ServerConfig, other: ServerConfig) -> bool:
 
 def _words(toolbox: ToolboxConfig) -> ToolboxConfig:
     return replace(toolbox, servers={})
-
-
-def _look_at(path: Path) -> _State | None:
-    """Identifies the state of a file; editors that replace it change the inode."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
-
-
-def _digest(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return b""

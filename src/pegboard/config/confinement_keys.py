@@ -8,17 +8,10 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
+from pegboard.config.annotated_types import object_of
 from pegboard.config.mistakes import ConfigReport
 from pegboard.config.source_file import KeyPath
-from pegboard.config.value_types import (
-    BooleanValue,
-    IntegerValue,
-    ListValue,
-    ObjectField,
-    ObjectValue,
-    TextValue,
-    UnionValue,
-)
+from pegboard.config.value_types import BooleanValue, IntegerValue, UnionValue
 
 _UNITS: Final = {"": 1, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
 _SIZE: Final = re.compile(r"([0-9]{1,12}) ?((?i:[KMG]i?B)?)", re.ASCII)
@@ -42,7 +35,7 @@ class Confinement(Struct, frozen=True, kw_only=True):
 class ChildResources(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much a program may use; None for no limit. Each of its processes has limits of its own, except `processes`.
 
-    memory: bytes of data.
+    memory: bytes of data, such as 512MiB.
     processes: processes and threads of its user, or of the confinement.
     cpu_seconds: seconds of computing.
     open_files: files and sockets.
@@ -71,24 +64,15 @@ class SizeValue(Struct, frozen=True):
         return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "integer", "minimum": _LEAST_MEMORY}]}
 
 
-_PATHS: Final = ListValue(TextValue())
-_CONFINED: Final = ObjectValue(
-    "a confinement",
-    {
-        "read": ObjectField("read", _PATHS, "folders and files that it may read besides the system's and its cwd"),
-        "write": ObjectField("write", _PATHS, "folders and files that it may change"),
-        "network": ObjectField("network", BooleanValue(), "true: it may use the network: false"),
-    },
-    make=Confinement,
-)
-CONFINE: Final = UnionValue((BooleanValue(), _CONFINED))
-RESOURCES: Final = ObjectValue(
+CONFINE: Final = UnionValue((BooleanValue(), object_of("a confinement", Confinement, make=Confinement)))
+RESOURCES: Final = object_of(
     "resources",
+    ChildResources,
     {
-        "memory": ObjectField("memory", SizeValue(), "bytes of data of one process, such as 512MiB"),
-        "processes": ObjectField("processes", IntegerValue(1, 1_000_000), "processes and threads"),
-        "cpuSeconds": ObjectField("cpu_seconds", IntegerValue(1, 1_000_000_000), "seconds of computing of one process"),
-        "openFiles": ObjectField("open_files", IntegerValue(16, 1_000_000), "open files and sockets of one process"),
+        "memory": SizeValue(),
+        "processes": IntegerValue(1, 1_000_000),
+        "cpu_seconds": IntegerValue(1, 1_000_000_000),
+        "open_files": IntegerValue(16, 1_000_000),
     },
     make=ChildResources,
 )

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from pegboard.accounts.quota import Quotas
 from pegboard.call import Json
 from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
-from pegboard.config.config_keys import ROOT, SERVER
+from pegboard.config.config_keys import ROOT, SERVER, AuthConfig, MiddlewareConfig, RepairNotes, ToolOverride
 from pegboard.config.confinement_keys import ChildResources, Confinement
 from pegboard.config.foreign.client_formats import translate
 from pegboard.config.inbound_auth import InboundAuthConfig
@@ -24,8 +24,9 @@ from pegboard.config.inherited_variables import network_secrets
 from pegboard.config.middleware_options import check_middleware_entries
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.rule_keys import check_approvers, check_patterns
+from pegboard.config.secret_sources import SOURCES, SecretSources
 from pegboard.config.server_entry import ServerEntryReader, collect_secrets
-from pegboard.config.source_file import KeyPath, ParsedSource, read_source
+from pegboard.config.source_file import KeyPath, ParsedSource, parse_source, read_source
 from pegboard.config.variables import Variables
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.protocol.json_values import as_object
@@ -35,7 +36,6 @@ from pegboard.tools.qualified_names import check_part
 Mode: TypeAlias = Literal["all", "dynamic", "proxy", "auto"]
 Names: TypeAlias = Literal["qualified", "plain"]
 Strictness: TypeAlias = Literal["lenient", "strict"]
-RepairNotes: TypeAlias = Literal["text", "meta", "off"]
 Share: TypeAlias = Literal["all", "principal", "session"]
 Kind: TypeAlias = Literal["stdio", "http", "sse", "websocket", "board"]
 LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
@@ -43,81 +43,6 @@ LockPolicy: TypeAlias = Literal["off", "report", "quarantine"]
 _KEPT_IF_UNUSABLE: Final = ("name", "kind", "enabled", "required")
 FILES: Final = ("pegboard.json", "pegboard.toml", "workbench-config.json")
 """The default names of configuration files."""
-
-
-class ArgumentOverride(Struct, frozen=True, kw_only=True):
-    """Changes to an argument of a downstream tool; one with a `value` is hidden, and always sent with it."""
-
-    name: str | None = None
-    description: str | None = None
-    hidden: bool = False
-    value: Json | UnsetType = UNSET
-    default: Json | UnsetType = UNSET
-    schema: Mapping[str, Json] = {}
-
-    def __repr__(self) -> str:
-        return f"ArgumentOverride(name={self.name!r}, hidden={self.hidden}, fixed={self.value is not UNSET})"
-
-
-class ToolOverride(Struct, frozen=True, kw_only=True):
-    """Changes to a downstream tool; None keeps the server's own setting."""
-
-    name: str | None = None
-    title: str | None = None
-    description: str | None = None
-    enabled: bool = True
-    input_schema: Mapping[str, Json] | None = None
-    annotations: Mapping[str, Json] | None = None
-    tags: tuple[str, ...] = ()
-    category: str = ""
-    timeout: float | None = None
-    arguments: Mapping[str, ArgumentOverride] = {}
-    repair_notes: RepairNotes | None = None
-
-
-class MiddlewareConfig(Struct, frozen=True, kw_only=True):
-    """A middleware: a class of `pegboard.middleware` by its name, or any by `module:Name`, and its arguments."""
-
-    use: str
-    order: float | None = None
-    options: Mapping[str, Json] = {}
-
-    def __repr__(self) -> str:
-        return f"MiddlewareConfig(use={self.use!r}, order={self.order!r}, options={list(self.options)})"
-
-
-class IdentityProviderConfig(Struct, frozen=True, kw_only=True):
-    """The identity provider of a token exchange, and the gateway as its client."""
-
-    issuer: str
-    client_id: str
-    client_secret: str | None = None
-    subject_type: str = "access_token"
-
-    def __repr__(self) -> str:
-        return f"IdentityProviderConfig(issuer={self.issuer!r})"
-
-
-class AuthConfig(Struct, frozen=True, kw_only=True):
-    """How to log in to a server over HTTP; "none" never does, whatever the server asks for."""
-
-    kind: Literal["oauth", "client_credentials", "exchange", "header", "none"] = "oauth"
-    per: Literal["gateway", "user"] = "gateway"
-    client_id: str | None = None
-    client_secret: str | None = None
-    private_key: str | None = None
-    client_metadata_url: str | None = None
-    issuer: str | None = None
-    scopes: tuple[str, ...] = ()
-    redirect_port: int | None = None
-    header: str = "Authorization"
-    scheme: str = ""
-    key: str | None = None
-    audience: str | None = None
-    identity_provider: IdentityProviderConfig | None = None
-
-    def __repr__(self) -> str:
-        return f"AuthConfig(kind={self.kind!r})"
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
@@ -275,11 +200,16 @@ def read_config(
     config: str | Path | Mapping[str, Any],
     environ: Mapping[str, str] | None = None,
     boards: Collection[str] = (),
+    *,
+    text: str | None = None,
+    sources: SecretSources = SOURCES,
 ) -> GatewayConfig:
     """Read the configuration in a file, or one that is a mapping; SetupError reports all mistakes in it.
 
-    A mapping has the keys of a file. Its paths are relative to the current folder, and it has no lock file. `boards` are
-    the names of boards that the program has itself.
+    `config` is the path of a file, or a mapping with the keys of one, whose paths are relative to the current folder and
+    which has no lock file. `environ` are the variables that it can refer to; without it, those of this process. `boards`
+    are the names of boards that the program has itself. `text` is checked in place of the text of the file: no variable has
+    to be set, and no secret is read. `sources` read the files and commands that hold secrets.
     """
     surroundings = os.environ if environ is None else environ
     given = isinstance(config, Mapping)
@@ -288,14 +218,14 @@ def read_config(
         source = ParsedSource(_plain_tree(config), {}, [])
     else:
         file = Path(config).expanduser().absolute()
-        source = read_source(file)
+        source = read_source(file) if text is None else parse_source(text, file)
     notes = ConfigReport("the configuration" if given else str(config), source.lines)
     for place, first, second in source.twice:
         lines = f"both on line {first}" if first == second else f"on lines {first} and {second}"
         notes.add_mistake(place, f"is given twice, {lines}", fix="rename or remove one of them")
     spoken = translate(source.tree, file, notes)
-    disabled = _find_disabled(spoken.tree, surroundings)
-    variables = Variables(surroundings, notes, spoken.syntax, disabled, spoken.folder)
+    disabled = _find_disabled(spoken.tree, surroundings) if text is None else [()]
+    variables = Variables(surroundings, notes, spoken.syntax, disabled, spoken.folder, sources)
     tree = variables.expand(spoken.tree)
     if not isinstance(tree, dict):
         notes.add_mistake((), "Configuration must have a 'toolboxes' object", got=tree, expected="an object")

@@ -47,7 +47,8 @@ class UnresolvedText(ExpandedText):
 class ConfigReport:
     """Collects the mistakes and warnings about a configuration, and the secrets in it.
 
-    Paths are those of our own format; `origins` maps those that another program's file writes differently.
+    Paths are those of our own format; `origins` maps those that another program's file writes differently, and `unread`
+    are the keys of its servers that only that program understands.
     """
 
     def __init__(self, file: str, lines: dict[KeyPath, int] | None = None, *, root: str = "the file") -> None:
@@ -56,6 +57,7 @@ class ConfigReport:
         self.root = root
         self.origins: dict[KeyPath, KeyPath] = {}
         self.warnings: list[str] = []
+        self.unread: dict[KeyPath, tuple[str, ...]] = {}
         self.secrets: set[str] = set()
         self._server_problems: dict[KeyPath, list[str]] = {}
         self._mistakes: dict[str, int] = {}

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from pegboard.auth.claims import find_claim
-from pegboard.auth.principal import Principal
+from pegboard.auth.principal import Principal, find_claim
 from pegboard.errors import AccessDenied
 
 _ANY: Final = re.compile(r"\$\{(principal[^}]{0,256})\}")

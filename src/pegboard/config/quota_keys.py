@@ -6,19 +6,12 @@ from typing import Any, Final
 
 from msgspec import UNSET, Struct
 
-from pegboard.accounts.quota import LARGEST, Quota, Quotas, read_flow
+from pegboard.accounts.quota import HELD, LARGEST, Quota, Quotas, read_flow
 from pegboard.call import Json
+from pegboard.config.annotated_types import object_of
 from pegboard.config.mistakes import ConfigReport
 from pegboard.config.source_file import KeyPath
-from pegboard.config.value_types import (
-    IntegerValue,
-    MapValue,
-    NullValue,
-    ObjectField,
-    ObjectValue,
-    TextValue,
-    UnionValue,
-)
+from pegboard.config.value_types import IntegerValue, MapValue, NullValue, TextValue, UnionValue
 from pegboard.errors import DeclarationError
 
 
@@ -48,33 +41,28 @@ class FlowValue(Struct, frozen=True):
 _PERIODS: Final = "per second, minute, hour or day, or null for no limit"
 _FLOW: Final = f'an amount such as "600/minute", {_PERIODS}'
 _BYTES: Final = f'an amount such as "100MiB/minute", {_PERIODS}'
-_AMOUNT: Final = UnionValue((IntegerValue(0, LARGEST), NullValue("null for no limit")))
+AMOUNT: Final = UnionValue((IntegerValue(0, LARGEST), NullValue("null for no limit")))
 
-QUOTA: Final = ObjectValue(
+QUOTA: Final = object_of(
     "a quota",
+    Quota,
     {
-        "rate": ObjectField("rate", FlowValue("rate", _FLOW), "requests per second, minute, hour or day"),
-        "bytes": ObjectField("bytes", FlowValue("bytes", _BYTES), "bytes of its requests per period"),
-        "tokens": ObjectField("tokens", FlowValue("tokens", _FLOW), "tokens of the results of tools per period"),
-        "calls": ObjectField("calls", _AMOUNT, "calls at the same time"),
-        "streams": ObjectField("streams", _AMOUNT, "open streams"),
-        "sessions": ObjectField("sessions", _AMOUNT, "open sessions"),
-        "tasks": ObjectField("tasks", _AMOUNT, "stored tasks"),
-        "taskBytes": ObjectField("task_bytes", _AMOUNT, "bytes of the requests and results of its tasks"),
-        "parked": ObjectField("parked", _AMOUNT, "calls that wait for an answer of the caller"),
+        "rate": FlowValue("rate", _FLOW),
+        "bytes": FlowValue("bytes", _BYTES),
+        "tokens": FlowValue("tokens", _FLOW),
+        **dict.fromkeys(HELD, AMOUNT),
     },
     make=Quota,
 )
 
-QUOTAS: Final = ObjectValue(
+QUOTAS: Final = object_of(
     "quotas",
+    Quotas,
     {
-        "everyone": ObjectField("everyone", QUOTA, "for each caller"),
-        "anonymous": ObjectField("anonymous", QUOTA, "for each address of callers without a principal"),
-        "roles": ObjectField("roles", MapValue(QUOTA, "an object of quotas by role"), "by the roles of a principal"),
-        "principals": ObjectField(
-            "principals", MapValue(QUOTA, "an object of quotas by principal"), "by the id of a principal"
-        ),
+        "everyone": QUOTA,
+        "anonymous": QUOTA,
+        "roles": MapValue(QUOTA, "an object of quotas by role"),
+        "principals": MapValue(QUOTA, "an object of quotas by principal"),
     },
     make=Quotas,
 )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pegboard.call import Json
+from pegboard.config.annotated_types import object_of
 from pegboard.config.mistakes import ConfigReport, did_you_mean
 from pegboard.config.source_file import KeyPath
 from pegboard.config.value_types import (
@@ -25,45 +26,37 @@ from pegboard.rules.rule import ITEM_KINDS, LOCATED_KINDS, Approval, Approver, R
 _TEXT: Final = TextValue()
 _TEXTS: Final = ListValue(_TEXT, "a string or a list of strings", single=TextValue("a string or a list of strings"))
 _KIND: Final = ChoiceValue({kind: kind for kind in ITEM_KINDS})
-_SCALAR: Final = UnionValue((_TEXT, BooleanValue(), NumberValue("a number", None)))
+SCALAR: Final = UnionValue((_TEXT, BooleanValue(), NumberValue("a number", None)))
 
 
 def _who(principal: tuple[str, ...] = (), **conditions: Any) -> Who:
     return Who(principal=() if principal == ("*",) else principal, **conditions)
 
 
-_WHO: Final = ObjectValue(
+CALLER: Final = object_of(
     "a caller",
+    Who,
     {
-        "principal": ObjectField("principal", _TEXTS, "one of these ids; * is anyone"),
-        "scope": ObjectField("scope", _TEXTS, "one of these scopes; all of them, if they are one text with spaces"),
-        "role": ObjectField("role", _TEXTS, "one of these roles"),
-        "claim": ObjectField(
-            "claim",
-            MapValue(ListValue(_SCALAR, "a value or a list of values", single=_SCALAR), "an object of claims by name"),
-            "for each claim, one of these values",
+        **dict.fromkeys(("principal", "scope", "role"), _TEXTS),
+        "claim": MapValue(
+            ListValue(SCALAR, "a value or a list of values", single=SCALAR), "an object of claims by name"
         ),
     },
     short="principal",
     make=_who,
 )
-_WHAT: Final = ObjectValue(
+ITEM: Final = object_of(
     "an item",
+    What,
     {
-        "match": ObjectField("match", _TEXT, "a pattern of toolbox/server/item"),
-        "kind": ObjectField("kind", ListValue(_KIND, "a list of kinds", single=_KIND), "one of these kinds"),
-        "category": ObjectField("category", _TEXTS, "one of these categories"),
-        "tag": ObjectField("tag", _TEXTS, "one of these tags"),
-        "annotation": ObjectField(
-            "annotation",
-            MapValue(_SCALAR, "an object of annotations by name"),
-            "annotations with these values, if the author or the operator vouches for them",
-        ),
+        **dict.fromkeys(("category", "tag"), _TEXTS),
+        "kind": ListValue(_KIND, "a list of kinds", single=_KIND),
+        "annotation": MapValue(SCALAR, "an object of annotations by name"),
     },
     short="match",
     make=What,
 )
-_ITEMS: Final = ListValue(_WHAT, "a list of patterns")
+_ITEMS: Final = ListValue(ITEM, "a list of patterns")
 _APPROVERS: Final[tuple[Approver, ...]] = ("self", "others", "none")
 _APPROVE: Final = UnionValue(
     (
@@ -86,7 +79,7 @@ def _rule(who: tuple[Who, ...] = (), approve: Approval | None = None, **more: An
 RULE: Final = ObjectValue(
     "a rule",
     {
-        "who": ObjectField("who", ListValue(_WHO, "a caller or a list of callers", single=_WHO), "whom the rule is about"),
+        "who": ObjectField("who", ListValue(CALLER, "a caller or a list of callers", single=CALLER), "whom the rule is about"),
         "allow": ObjectField("allow", _ITEMS, "what these callers may see and use"),
         "deny": ObjectField("deny", _ITEMS, "what they may not use"),
         "hide": ObjectField("hide", _ITEMS, "what does not exist for them"),

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 MAX_BYTES: Final = 64 * 1024
 COMMAND_SECONDS: Final = 10.0
@@ -114,5 +114,7 @@ def _text(data: bytes, name: str) -> str:
     return value
 
 
-SOURCES: Final[Mapping[str, Callable[[str, Path], str]]] = {"file:": read_secret_file, "cmd:": run_secret_command}
+SecretSources: TypeAlias = Mapping[str, Callable[[str, Path], str]]
 """How each kind of reference is read: a function of the text after the colon, and the folder of the configuration."""
+
+SOURCES: Final[SecretSources] = {"file:": read_secret_file, "cmd:": run_secret_command}

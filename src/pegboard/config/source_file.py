@@ -6,12 +6,14 @@ recorded with both lines: using the last one, as JSON parsers do, would silently
 
 from __future__ import annotations
 
+import codecs
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from json import JSONDecodeError, JSONDecoder
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from pegboard.call import Json
@@ -29,6 +31,9 @@ _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS: Final = {"true": True, "false": False, "null": None}
 _TABLE: Final = re.compile(r"^[ \t]*+\[([^\[\]\n]++)\]", re.MULTILINE)
 _DECODER: Final = JSONDecoder()
+_LONG_KEY: Final = re.compile(
+    rf"""(?<![\w.-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_DEPTH},{MAX_DEPTH}}}"""
+)
 _AT_LINE: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
@@ -40,16 +45,45 @@ class DuplicateKey(NamedTuple):
     second: int
 
 
+class Span(NamedTuple):
+    """Where a member or an item is in a JSON text: its start, its value, its end, and the comma after it, or -1."""
+
+    start: int
+    value: int
+    end: int
+    comma: int
+
+
 class ParsedSource(NamedTuple):
-    """The values of a file, and their lines."""
+    """The values of a file, their lines, and in JSON their spans."""
 
     tree: Json
     lines: dict[KeyPath, int]
     twice: list[DuplicateKey]
+    spans: Mapping[KeyPath, Span] = MappingProxyType({})
+
+
+class Encoding(NamedTuple):
+    """The encoding of a file: its byte order mark, if it has one, and the codec of what follows."""
+
+    mark: bytes = b""
+    codec: str = "utf-8"
+
+
+_MARKED: Final = (
+    Encoding(codecs.BOM_UTF8, "utf-8"),
+    Encoding(codecs.BOM_UTF16_LE, "utf-16-le"),
+    Encoding(codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 def read_source(path: Path) -> ParsedSource:
     """The values of a JSON or TOML file."""
+    return parse_source(decode_source(read_bytes(path), path)[0], path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a configuration file; SetupError says why it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -62,25 +96,62 @@ def read_source(path: Path) -> ParsedSource:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MAX_BYTES:
         raise SetupError(f"{path} is larger than {MAX_BYTES} bytes, the limit for a configuration")
+    return data
+
+
+def decode_source(data: bytes, path: Path) -> tuple[str, Encoding]:
+    """The text of a file and its encoding: UTF-8, or UTF-16 with a byte order mark."""
+    encoding = next((marked for marked in _MARKED if data.startswith(marked.mark)), Encoding())
     try:
-        text = data.decode("utf-8-sig")
+        return data[len(encoding.mark) :].decode(encoding.codec), encoding
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise SetupError(f"{path}:{line}: not UTF-8; save it in that encoding") from None
+
+
+def parse_source(text: str, path: Path) -> ParsedSource:
+    """The values of a text in the format of a file: TOML by its name, else JSON."""
     return _read_toml(text, path) if path.suffix.lower() == ".toml" else _JsonReader(text, path).read()
 
 
+def is_blank(text: str) -> bool:
+    """Whether a JSON text has no value, only spaces and comments."""
+    return _SPACE.fullmatch(text) is not None
+
+
 def _read_toml(text: str, path: Path) -> ParsedSource:
+    if (long := _LONG_KEY.search(text)) is not None:
+        # The time that tomllib takes grows with the square of the number of parts.
+        line = text.count("\n", 0, long.start()) + 1
+        raise SetupError(f"{path}:{line}: Invalid TOML in config file: a key has more than {MAX_DEPTH} parts")
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"{path}: Invalid TOML in config file: {error}{_first_of_two(text, str(error))}") from None
     except RecursionError:
         raise SetupError(f"{path}: Invalid TOML in config file: it is nested too deep") from None
+    except ValueError:
+        # The limit of Python on the digits of a number.
+        raise SetupError(f"{path}: Invalid TOML in config file: a number has too many digits") from None
+    _check_depth(tree, path)
     lines: dict[KeyPath, int] = {}
     for line, name in _tables(text):
         lines.setdefault(tuple(part.strip().strip("\"'") for part in name.split(".")), line)
     return ParsedSource(tree, lines, [])
+
+
+def _check_depth(tree: Json, path: Path) -> None:
+    """Reject what other functions could not walk through, as in JSON."""
+    level: list[Json] = [tree]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder if isinstance(holder, list) else ())
+        ]
+        if not level:
+            return
+    raise SetupError(f"{path}: Invalid TOML in config file: it is nested too deep")
 
 
 def _tables(text: str) -> Iterator[tuple[int, str]]:
@@ -111,17 +182,19 @@ class _JsonReader:
         self._path = path
         self._lines: dict[KeyPath, int] = {}
         self._twice: list[DuplicateKey] = []
+        self._spans: dict[KeyPath, Span] = {}
         self._breaks = [found.start() for found in re.finditer("\n", text)]
 
     def read(self) -> ParsedSource:
         at = self._skip(0)
         if at == len(self._text):
             self._fail(at, "the file is empty")
-        tree, at = self._value(at, ())
-        at = self._skip(at)
+        tree, end = self._value(at, ())
+        self._spans[()] = Span(at, at, end, -1)
+        at = self._skip(end)
         if at < len(self._text):
             self._fail(at, "unexpected text after the end of the configuration")
-        return ParsedSource(tree, self._lines, self._twice)
+        return ParsedSource(tree, self._lines, self._twice, self._spans)
 
     def _value(self, at: int, place: KeyPath) -> tuple[Json, int]:
         if len(place) > MAX_DEPTH:
@@ -149,7 +222,7 @@ class _JsonReader:
         while self._text[at : at + 1] != "}":
             if self._text[at : at + 1] != '"':
                 self._fail(at, f"expected a key in double quotes or '}}', got {self._shown(at)}")
-            line = self._line(at)
+            start, line = at, self._line(at)
             key, at = self._string(at)
             at = self._skip(at)
             if self._text[at : at + 1] != ":":
@@ -159,8 +232,10 @@ class _JsonReader:
                 self._twice.append(DuplicateKey(here, self._lines[here], line))
             else:
                 self._lines[here] = line
-            values[key], at = self._value(self._skip(at + 1), here)
-            at = self._after(at, "}")
+            value = self._skip(at + 1)
+            values[key], end = self._value(value, here)
+            at, comma = self._after(end, "}")
+            self._spans[here] = Span(start, value, end, comma)
         return values, at + 1
 
     def _list(self, at: int, place: KeyPath) -> tuple[list[Json], int]:
@@ -169,19 +244,21 @@ class _JsonReader:
         while self._text[at : at + 1] != "]":
             here = (*place, len(values))
             self._lines[here] = self._line(at)
-            value, at = self._value(at, here)
+            value, end = self._value(at, here)
             values.append(value)
-            at = self._after(at, "]")
+            after, comma = self._after(end, "]")
+            self._spans[here] = Span(at, at, end, comma)
+            at = after
         return values, at + 1
 
-    def _after(self, at: int, closing: str) -> int:
-        """Skip the comma after an item; without one, return the position of the closing bracket."""
+    def _after(self, at: int, closing: str) -> tuple[int, int]:
+        """The position of what follows an item, the next one or the closing bracket, and of the comma between, or -1."""
         at = self._skip(at)
         if self._text[at : at + 1] == ",":
-            return self._skip(at + 1)
+            return self._skip(at + 1), at
         if self._text[at : at + 1] != closing:
             self._fail(at, f"expected ',' or '{closing}', got {self._shown(at)}")
-        return at
+        return at, -1
 
     def _string(self, at: int) -> tuple[str, int]:
         try:

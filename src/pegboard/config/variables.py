@@ -25,7 +25,7 @@ from msgspec import Struct
 from pegboard.call import Json
 from pegboard.config.inherited_variables import BASIC_VARIABLES
 from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, format_path, is_in_server
-from pegboard.config.secret_sources import SOURCES, SecretUnavailable
+from pegboard.config.secret_sources import SOURCES, SecretSources, SecretUnavailable
 from pegboard.config.source_file import KeyPath
 
 INPUT: Final = "PEGBOARD_INPUT_"
@@ -55,6 +55,7 @@ class Variables:
     """Expands variables in texts; a missing one is a mistake, an inserted value a secret.
 
     `excluded` are the paths of unused entries, whose variables need not be set. `folder` is where relative paths start.
+    `sources` read files and commands; one that returns UnresolvedText leaves the reference as it is.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Variables:
         syntax: VariableSyntax | None = None,
         excluded: Collection[KeyPath] = (),
         folder: Path | None = None,
+        sources: SecretSources = SOURCES,
     ) -> None:
+        self._sources = sources
         self._folder = folder or Path()
         self._read_secrets: dict[str, str] = {}
         self._environ = environ
@@ -141,7 +144,7 @@ class Variables:
             name = name[4:]
         elif inside.startswith("input:") and self._syntax.inputs is not None:
             return self._input(inside[6:], place)
-        elif inside.startswith(tuple(SOURCES)):
+        elif inside.startswith(tuple(self._sources)):
             return self._secret(inside, place)
         elif not _NAME.match(name):
             if _NAMED.match(inside):
@@ -176,7 +179,7 @@ class Variables:
         kind, _, argument = inside.partition(":")
         try:
             if inside not in self._read_secrets:
-                self._read_secrets[inside] = SOURCES[f"{kind}:"](argument.strip(), self._folder)
+                self._read_secrets[inside] = self._sources[f"{kind}:"](argument.strip(), self._folder)
         except SecretUnavailable as problem:
             if is_in_server(place):
                 self._notes.fail_server(place, str(problem))
@@ -184,6 +187,8 @@ class Variables:
                 self._notes.add_mistake(place, str(problem))
             return UnresolvedText()
         value = self._read_secrets[inside]
+        if isinstance(value, UnresolvedText):
+            return value
         self._notes.keep_secret(value)
         return ExpandedText(value)
 

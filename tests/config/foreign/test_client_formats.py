@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pegboard.config.gateway_config import AuthConfig, GatewayConfig, ServerConfig, is_allowed, read_config
+from pegboard.config.config_keys import AuthConfig
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, is_allowed, read_config
 from pegboard.errors import SetupError
 
 

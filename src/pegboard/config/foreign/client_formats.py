@@ -3,6 +3,8 @@
     mcpServers      Claude Desktop, Claude Code, Cursor and similar; Gemini, if the file shows it
     servers         VS Code
     mcp_servers     Codex
+    context_servers Zed
+    mcp             opencode, which also has its servers under mcp.servers
 
 Our own keys may be used in any of them.
 """
@@ -24,8 +26,10 @@ from pegboard.config.foreign.entry_formats import (
     codex_format,
     find_root_typos,
     gemini_format,
+    opencode_format,
     unknown_format,
     vscode_format,
+    zed_format,
 )
 from pegboard.config.mistakes import ConfigReport, UnresolvedText, did_you_mean
 from pegboard.config.source_file import KeyPath
@@ -35,7 +39,7 @@ from pegboard.protocol.json_values import as_object
 MAIN: Final = "main"
 
 _SERVERS: Final = ("toolboxes", MAIN, "mcpServers")
-_PROJECT_FOLDERS: Final = frozenset({".vscode", ".cursor", ".gemini", ".codex"})
+_PROJECT_FOLDERS: Final = frozenset({".vscode", ".cursor", ".gemini", ".codex", ".zed", ".opencode"})
 _GEMINI: Final = frozenset({"httpUrl", "includeTools", "excludeTools", "trust"})
 
 
@@ -62,12 +66,18 @@ def translate(tree: Json, file: Path, notes: ConfigReport) -> TranslatedFile:
     settings = tree.get("mcp")
     if "mcp_servers" in tree:
         return _translate_file(tree, ("mcp_servers",), codex_format(), file, notes)
+    if "context_servers" in tree:
+        return _translate_file(tree, ("context_servers",), zed_format(), file, notes)
     if "servers" in tree:
         return _translate_file(tree, ("servers",), vscode_format(tree, _project(file)), file, notes)
     if "mcpServers" in tree:
         is_gemini = _is_gemini(tree["mcpServers"], file)
         entry_format = gemini_format(settings) if is_gemini else claude_format(_project(file))
         return _translate_file(tree, ("mcpServers",), entry_format, file, notes)
+    if isinstance(settings, dict) and _is_opencode(settings):
+        return _translate_file(tree, ("mcp",), opencode_format(), file, notes)
+    if isinstance(settings, dict) and _is_opencode(as_object(settings.get("servers"))):
+        return _translate_file(tree, ("mcp", "servers"), opencode_format(), file, notes)
     if isinstance(settings, dict) and "servers" in settings:
         return _translate_file(tree, ("mcp", "servers"), vscode_format(settings, _project(file)), file, notes)
     return own._replace(tree=_explain(tree, notes))
@@ -143,6 +153,10 @@ def _translate_servers(
 def _is_gemini(servers: Json, file: Path) -> bool:
     entries = servers.values() if isinstance(servers, dict) else ()
     return file.parent.name == ".gemini" or any(isinstance(entry, dict) and _GEMINI & entry.keys() for entry in entries)
+
+
+def _is_opencode(servers: Mapping[str, Json]) -> bool:
+    return any(isinstance(entry, dict) and entry.get("type") in ("local", "remote") for entry in servers.values())
 
 
 def _fix_name(name: str) -> str:

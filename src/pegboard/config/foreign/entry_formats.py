@@ -24,6 +24,8 @@ from pegboard.tools.naming import find_misspelt
 _KEYS_OF_CLAUDE: Final = ("serverUrl", "disabledTools", "oauth")
 _KEYS_OF_GEMINI: Final = ("httpUrl", "tcp", "includeTools", "excludeTools", "oauth")
 _KEYS_OF_VSCODE: Final = ("oauth",)
+_KEYS_OF_OPENCODE: Final = ("environment", "oauth")
+_OF_OPENCODE: Final = re.compile(r"\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^{}]+)\}")
 CODEX_KEYS: Final = (
     "startup_timeout_ms", "startup_timeout_sec", "tool_timeout_sec", "env_vars", "enabled_tools", "disabled_tools",
     "http_headers", "env_http_headers", "bearer_token_env_var", "scopes",
@@ -87,6 +89,9 @@ class ForeignEntry:
         roadless = not _TRANSPORT_KEYS & self.raw.keys()
         if roadless:
             self._suggest()
+        notes.unread[place] = tuple(
+            key for key in self.raw if key not in SERVER.fields and key not in keys and key not in _UNSUPPORTED
+        )
         for key, meant in find_typos(self.raw, keys).items():
             if not (roadless and meant in ("command", "url")):
                 self.warn(key, f"is unknown and ignored; did you mean {meant!r}?")
@@ -192,6 +197,46 @@ def gemini_format(settings: Json) -> EntryFormat:
         _oauth(entry)
 
     return EntryFormat(convert, _KEYS_OF_GEMINI, VariableSyntax(bare=True))
+
+
+def zed_format() -> EntryFormat:
+    return EntryFormat(_zed, (), VariableSyntax())
+
+
+def _zed(entry: ForeignEntry) -> None:
+    command = entry.raw.get("command")
+    if isinstance(command, dict):
+        # Zed wrote the whole command as one object before 2025.
+        for ours, theirs in (("command", "path"), ("args", "args"), ("env", "env")):
+            if command.get(theirs) is not None:
+                entry.made[ours] = command[theirs]
+                entry.came((ours,), ("command", theirs))
+    entry.move("timeout", "timeout", _seconds_or_milliseconds)
+
+
+def opencode_format() -> EntryFormat:
+    return EntryFormat(_opencode, _KEYS_OF_OPENCODE, VariableSyntax())
+
+
+def _opencode(entry: ForeignEntry) -> None:
+    entry.made.pop("type", None)
+    entry.move("environment", "env")
+    entry.move("timeout", "timeout", _seconds)
+    _oauth(entry)
+    for key, value in entry.made.items():
+        entry.made[key] = _braced(value)
+
+
+def _braced(value: Json) -> Json:
+    """The variables of opencode, `{env:NAME}` and `{file:PATH}`, in our form."""
+    match value:
+        case str():
+            return _OF_OPENCODE.sub(r"${\1}", value)
+        case list():
+            return [_braced(item) for item in value]
+        case dict():
+            return {key: _braced(item) for key, item in value.items()}
+    return value
 
 
 def _vscode(entry: ForeignEntry) -> None:

@@ -1,0 +1,1 @@
+"""Edits configuration files and keeps everything else in them as it is."""
