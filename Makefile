@@ -20,6 +20,8 @@ QUICK := not process and not peer and not browser and not slow
 # The oldest Python runs what can differ between versions: neither texts nor cost ratios nor parsers of our own.
 OLDEST := $(QUICK) and not same_on_every_python
 
+SET_UP = $(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/set_up.py
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check fix test test-quick test-long coverage bench agents fuzz dist audit sbom pin clean
 
@@ -27,7 +29,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## build .venv and the environments of the peers (under a second if nothing changed)
-	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/set_up.py
+	@$(SET_UP)
 
 demo: ## install only the core and start a demo gateway
 	@$(or $(PYTHON),$(error No Python 3.11 or newer found: install one, or name it: `make PYTHON=…`)) scripts/demo.py
@@ -35,31 +37,35 @@ demo: ## install only the core and start a demo gateway
 check: setup ## run ruff, mypy and the import layers
 	@$(BIN)/python scripts/check.py
 
-test: setup ## run everything that must pass: checks, tests, the oldest Python, the built wheel (one part: ARGS=tests/gateway)
+test: ## run everything that must pass: checks, tests, the oldest Python, the built wheel (one part: ARGS=tests/gateway)
 ifndef ARGS
-# mypy keeps one core busy. The other one compiles what the tests import, which each of their processes would do again.
-	@{ $(BIN)/python -m compileall -q src; for python in $(BIN)/python .venv-oldest/bin/python; do \
-		if [ -x $$python ]; then $$python -m pytest --collect-only -qq; fi; done; } >/dev/null 2>&1 & \
+	@$(SET_UP) python
+# mypy keeps one core busy. The other one unpacks the npm packages and compiles what the tests import, which each of their
+# processes would do again. The second set-up reports what went wrong in the first.
+	@{ $(SET_UP) & $(BIN)/python -m compileall -q src; $(BIN)/python -m pytest --collect-only -qq; wait; } >/dev/null 2>&1 & \
 		$(BIN)/python scripts/check.py && wait
+	@$(SET_UP)
+	@if [ -x .venv-oldest/bin/python ]; then .venv-oldest/bin/python -m pytest --collect-only -qq >/dev/null 2>&1 & fi
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow"
 	@if [ -x .venv-oldest/bin/python ]; then set -x; \
 		PEGBOARD_BRIEF=1 .venv-oldest/bin/python -m pytest -n $(QUICK_AT_ONCE) --dist worksteal -m "$(OLDEST)"; fi
 	@$(BIN)/python scripts/try_wheel.py
 else
+	@$(SET_UP)
 	@$(BIN)/python scripts/check.py
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist worksteal -m "not slow" $(ARGS)
 endif
 
-test-quick: setup ## run the tests that stay within one process, in about a minute
-	PEGBOARD_BRIEF=1 $(BIN)/python -m pytest -n $(QUICK_AT_ONCE) --dist worksteal -q -m "$(QUICK)" $(ARGS)
+test-quick: setup ## run the tests that stay within one process, in about a minute (one part in full: ARGS=tests/gateway)
+	$(if $(ARGS),,PEGBOARD_BRIEF=1) $(BIN)/python -m pytest -n $(QUICK_AT_ONCE) --dist worksteal -q -m "$(QUICK)" $(ARGS)
 
-coverage: setup ## run the tests with branch coverage and print what they do not reach
+coverage: setup ## run the tests and print the lines that they do not reach
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(AT_ONCE) -q -m "not slow" $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(AT_ONCE) --dist worksteal -q -m "not slow" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-test-long: setup ## run the tests that take minutes, and ten times as many cases of the property tests
+test-long: setup ## run the tests that take minutes, and twenty times as many cases of the property tests
 	$(BIN)/python -m pytest -n 2 -m slow
 	PEGBOARD_EXPLORE=1 $(BIN)/python -m pytest -n 2 -m "(hypothesis or deeper) and not slow"
 

@@ -75,6 +75,9 @@ You cannot set these; the constants are in `src/pegboard/`.
 |---|---|---|
 """
 CONSTANTS = (
+    ("Depth of calls that tools make to other tools", "execution/nested_calls.py", "MAX_DEPTH"),
+    ("Time that the start of a board waits for a remote server", "gateway/remote_server.py", "CONNECT_SECONDS"),
+    ("Time that the lifespans of a board have to close", "execution/lifespans.py", "CLOSE_SECONDS"),
     ("Connections that wait to be accepted", "server/http/listener.py", "BACKLOG"),
     ("Accounts of callers that are kept; further callers share one", "accounts/accounts.py", "MAX_ACCOUNTS"),
     ("Longest time that a rejection for a quota is held back", "accounts/account.py", "HELD_BACK_SECONDS"),

@@ -1,4 +1,7 @@
-"""Builds everything that is needed to run and test this repository, unless it is up to date."""
+"""Builds everything that is needed to run and test this repository, unless it is up to date.
+
+`set_up.py python` leaves out the npm packages, which take as long as all the rest.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ def main() -> None:
         oldest_stamp = recipe(PROJECT, CONSTRAINTS, "test")
         mcp1_stamp = recipe(MCP1, *MCP1_PACKAGES)
 
+        is_node_ready = "python" in sys.argv[1:] or node.is_ready()
         is_main_ready = is_current(MAIN_FOLDER, main_stamp)
         if sys.platform == "win32":
             # The other environments are for tests that need POSIX processes and signals.
@@ -38,7 +42,7 @@ def main() -> None:
             return
         is_oldest_ready = is_current(OLDEST_FOLDER, oldest_stamp)
         is_mcp1_ready = is_current(MCP1_FOLDER, mcp1_stamp)
-        if is_main_ready and is_oldest_ready and is_mcp1_ready and node.is_ready():
+        if is_main_ready and is_oldest_ready and is_mcp1_ready and is_node_ready:
             return
 
         newest, oldest = newest_and_oldest()
@@ -53,7 +57,7 @@ def main() -> None:
             mark_current(OLDEST_FOLDER, oldest_stamp)
         if not is_mcp1_ready:
             build(MCP1_FOLDER, newest, mcp1_stamp, ["--constraints", MCP1, *MCP1_PACKAGES])
-        if not node.is_ready():
+        if not is_node_ready:
             node.install(system or node.wheel_node(program(MAIN_FOLDER, "python")))
         say("ready")
 

@@ -33,8 +33,9 @@ def _comments(source: str) -> Iterator[Text]:
 
 def _strings(tree: ast.AST) -> Iterator[Text]:
     parts: set[ast.AST] = set()
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts.update(node.values)
             shown = [part.value if isinstance(part, ast.Constant) else "{…}" for part in node.values]

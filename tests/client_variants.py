@@ -14,7 +14,8 @@ import pytest
 
 from pegboard import Board, Gateway
 from pegboard.client.client import Client
-from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
+from pegboard.config.config_keys import ToolOverride
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import Http1Server, listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint

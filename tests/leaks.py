@@ -95,6 +95,8 @@ def _lasting(look: Callable[[], set[Resource]]) -> set[Resource]:
         while (found := look()) and time.monotonic() < deadline:
             # Most things end by themselves within milliseconds; collecting garbage takes longer than that.
             if pause > 0.01:
+                # What was alive when memory was settled may be garbage by now.
+                gc.unfreeze()
                 gc.collect()
             time.sleep(pause)
             pause = min(2 * pause, 0.1)

@@ -34,6 +34,7 @@ DOCUMENTS = [
         "serving",
         "gateway",
         "testing",
+        "composition",
         "security",
         "rules",
         "limits",
@@ -89,6 +90,13 @@ async def test_a_gateway_is_served_from_python() -> None:
         assert (await client.call("office__hello__add", {"a": 1, "b": "2"})).text == "3"
 
 
+async def test_a_mounted_board_shows_its_console_to_the_user_of_the_application() -> None:
+    example = importlib.import_module("examples.mounted_console")
+    transport = httpx.ASGITransport(example.app)
+    async with example.mounted, httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert (await client.get("/console/api/me")).json()["rights"] == ["read"]
+
+
 async def test_a_mounted_board_lives_with_its_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mounted = importlib.import_module("examples.mounted")
@@ -112,6 +120,31 @@ async def test_the_services_are_injected() -> None:
     async with Client(board) as client:
         assert (await client.call("fetch", {"key": 7})).text == "Hello, row 7"
         assert list((await client.list_tools())[0]["inputSchema"]["properties"]) == ["key"]
+
+
+async def test_the_route_and_the_tool_share_what_the_lifespan_opens() -> None:
+    board: Board = importlib.import_module("examples.webhook").board
+    app = board.asgi()
+    async with (
+        app,
+        Client(board) as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http,
+    ):
+        made = await http.post("/orders", json={"item": "apples"})
+        assert (made.status_code, made.json(), made.headers["location"]) == (201, {"number": 1}, "/orders/1")
+        assert (await http.get("/status")).text == "open"
+        assert (await client.call("count_orders")).text == "1"
+
+
+async def test_a_board_is_composed_of_boards_servers_and_transformed_tools() -> None:
+    board: Board = importlib.import_module("examples.composing").board
+    async with asyncio.timeout(60), Client(board) as client:
+        names = [tool["name"] for tool in await client.list_tools()]
+        assert {"notes.search", "summary", "find_recipe"} <= {*names}
+        assert "notes.erase" not in names
+        assert (await client.call("summary", {"topic": "tea"})).text == "2 notes. The note today."
+        found = await client.call("find_recipe", {"dish": "soup", "limit": 1})
+        assert found.structured == {"result": ["recipes: soup"]} or found.structured == ["recipes: soup"]
 
 
 async def test_the_tools_that_ask_are_answered() -> None:

@@ -80,6 +80,17 @@ def test_a_wrong_declaration_names_its_own_line(tmp_path: Path) -> None:
         load_board(written(tmp_path, ONE + "@board.tool\ndef f(*args: int) -> None: ...\n"))
 
 
+def test_a_mistake_in_a_composition_names_the_line_that_made_it(tmp_path: Path) -> None:
+    file = tmp_path / "composed.py"
+    composed = "from pegboard import Board\nboard = Board('shop')\n@board.tool\ndef add(a: int) -> int:\n    return a\n"
+    file.write_text(composed + "board.add(board.tools.find('add').transformed(name='more', arguments={'count': {}}))\n")
+    with pytest.raises(SetupError, match=r"composed\.py:6: add has no argument 'count'; it has a"):
+        load_board(str(file))
+    file.write_text(composed + "board.mount(board, prefix='own')\n")
+    with pytest.raises(SetupError, match=r"composed\.py:6: mount: 'shop' cannot contain itself"):
+        load_board(str(file))
+
+
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     written(tmp_path, "NAME = 'from next door'\n", "neighbour_of_served.py")
     text = "from neighbour_of_served import NAME\nfrom pegboard import Board\nboard = Board(NAME)\n"

@@ -43,6 +43,9 @@ async def measure(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
         async with Client(f"{url}/mcp") as client:
             for _ in range(3):
                 await client.call("dev__sums__add", {"a": "2", "b": 3})
+        async with Client(f"{url}/mcp", version="2025-06-18") as older:
+            await older.list_tools()
+        await gateway.restart_server("dev", "sums")
         async with httpx.AsyncClient() as web:
             response = await web.get(f"{url}/metrics")
     finally:

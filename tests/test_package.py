@@ -35,6 +35,8 @@ NAMES = [
     "Gateway",
     "Group",
     "Header",
+    "HttpResponse",
+    "HttpRequest",
     "Image",
     "InvalidArguments",
     "InvalidParams",
@@ -46,6 +48,7 @@ NAMES = [
     "MaxLength",
     "Middleware",
     "MinLength",
+    "NestedResult",
     "NextAction",
     "OAuth",
     "Parameter",
@@ -138,6 +141,18 @@ def test_importing_the_package_loads_next_to_nothing() -> None:
         "pegboard.lazy_names",
     }
     assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("words", "most", "most_of_ours"), [("--help", 110, 12), ("list examples/hello.py", 560, 325)])
+def test_a_command_loads_few_modules(words: str, most: int, most_of_ours: int) -> None:
+    start = f"from pegboard.cli.main import main\ntry: main({words.split()!r})\nexcept SystemExit: pass"
+    program = f"import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()): exec({start!r})"
+    loaded = loaded_by(f"exec({program!r})")
+    ours = [name for name in loaded if name.partition(".")[0] == "pegboard"]
+    print(f"\npegboard {words}: {len(loaded)} modules, {len(ours)} of ours")
+    assert len(loaded) <= most
+    assert len(ours) <= most_of_ours
 
 
 def test_a_board_loads_no_framework_and_no_model_library() -> None:

@@ -26,6 +26,10 @@ BOUNDED = {
     "pegboard.gateway.state_folder:_STORE_NAME": "a file name: at most 255 bytes",
     "pegboard.gateway.lock.hidden_characters:_PADDING": "an attempt spans twenty lines, so a character is looked at twenty times",
     "pegboard.middleware.observability.masking:_WORDS": "the first 200 characters of a key",
+    "pegboard.config.annotated_types:_DESCRIBED": "docstrings of our own classes",
+    "pegboard.config.editing.toml_text:_PART": "tomllib has accepted the text before, so every string ends",
+    "pegboard.config.source_file:_LONG_KEY": "an attempt ends after 64 parts, so a character is looked at 64 times",
+    "pegboard.loading:_LOCATED": "one attempt, at the beginning of a message of ours",
     "pegboard.schema.literals:_COMMENT": "a comment always ends: at the end of the text if not before",
 }
 

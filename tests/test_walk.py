@@ -179,7 +179,7 @@ def adding_board() -> Board:
 
 
 # A coroutine takes ten functions fewer than a thread.
-@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 14, 34), ("legacy", 16, 41)])
+@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 14, 34), ("legacy", 16, 40)])
 @pytest.mark.parametrize("tool", ["add", "add_async"])
 async def test_one_call_goes_through_few_files_and_functions(
     era: str, tool: str, most_files: int, most_functions: int
@@ -210,7 +210,7 @@ async def test_three_hooks_add_few_files_and_functions(era: str, most_files: int
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 30, 70), ("legacy", 33, 76)])
+@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 29, 58), ("legacy", 31, 67)])
 async def test_a_call_through_a_gateway_goes_through_few_files_and_functions(
     era: str, most_files: int, most_functions: int
 ) -> None:

@@ -35,6 +35,7 @@ from pegboard.execution.context import Context as Context
 from pegboard.execution.executor import ToolExecutionBatch as ToolExecutionBatch
 from pegboard.execution.executor import ToolExecutionRecord as ToolExecutionRecord
 from pegboard.execution.executor import ToolExecutor as ToolExecutor
+from pegboard.execution.nested_calls import NestedResult as NestedResult
 from pegboard.gateway.gateway import Gateway as Gateway
 from pegboard.hooks.middleware import Middleware as Middleware
 from pegboard.limits import Limits as Limits
@@ -51,6 +52,8 @@ from pegboard.schema.types.constraints import MaxLength as MaxLength
 from pegboard.schema.types.constraints import MinLength as MinLength
 from pegboard.schema.types.constraints import Pattern as Pattern
 from pegboard.schema.types.constraints import Range as Range
+from pegboard.server.http.custom_routes import HttpRequest as HttpRequest
+from pegboard.server.http.custom_routes import HttpResponse as HttpResponse
 from pegboard.tools.message import JsonRpcMessage as JsonRpcMessage
 from pegboard.tools.message import Request as Request
 from pegboard.tools.message import ToolResponse as ToolResponse

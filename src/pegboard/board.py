@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, Literal, TypeVar, Unpack, get_args
 
 from pegboard.accounts.accounts import Accounts
@@ -19,20 +20,21 @@ from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.rounds import UsedTickets
 from pegboard.auth.auth import Auth
 from pegboard.auth.principal import Principal
-from pegboard.call import Around, Call, Change, EncodedResult, Handler, Json
+from pegboard.call import Around, Call, Caller, Change, EncodedResult, Handler, Json, Reply
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, CalledTool, Kind
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
 from pegboard.catalog.prompt import Prompt, PromptCatalog
 from pegboard.catalog.resource import Resource, ResourceCatalog
-from pegboard.catalog.tool_catalog import ToolCatalog
+from pegboard.catalog.tool_catalog import ToolCatalog, ToolSelection
 from pegboard.config.rule_keys import read_rules
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
 from pegboard.execution.debug_mode import DebugMode
 from pegboard.execution.dispatch import Dispatcher
+from pegboard.execution.lifespans import Lifespans
 from pegboard.execution.run import Runner, answer_unknown, catch_errors, refuse_errors
 from pegboard.execution.services import Lifetime, Services
 from pegboard.execution.threads import Threads
@@ -45,6 +47,7 @@ from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.middleware.limits.token_meter import TokenMeter
 from pegboard.middleware.observability.metrics import Metrics
+from pegboard.mounts import Mount
 from pegboard.protocol.json_values import objects_in
 from pegboard.protocol.revisions import METHODS, NOTIFICATIONS
 from pegboard.registry import GroupedRegistry, NamedOptions
@@ -71,6 +74,7 @@ MAX_NOTIFICATION: Final = 16 * 1024
 """The bytes of the params of an author's notification: the log of changes keeps many of them."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+L = TypeVar("L", bound=Callable[..., Any])
 
 
 class Board(GroupedRegistry, Hosted):
@@ -151,11 +155,19 @@ class Board(GroupedRegistry, Hosted):
         self._numbers = count()
         self._lifetimes = Lifecycle(self._startable)
         self._missed: set[tuple[str, str]] = set()
+        self.mounts: list[Mount] = []
         secret = os.environ.get("PEGBOARD_SECRET")
         keys = read_keys(secret)
+        self._lifespans = Lifespans(self.services, self.limits.start_seconds)
         call_resources = CallResources(
-            tickets=Seal("requestState", keys, audience=name, secret=True), changes=self.changes, limits=self.limits
+            tickets=Seal("requestState", keys, audience=name, secret=True),
+            changes=self.changes,
+            limits=self.limits,
+            lifespan=MappingProxyType(self._lifespans.values),
+            dispatch=self._dispatch,
         )
+        self.custom_routes.lifespan = call_resources.lifespan
+        self.custom_routes.run_in_thread = self._threads.run
         self._runner = Runner(self.services, self._threads, arguments, self.limits, call_resources, repair_notes)
         cursors = Seal("cursor", keys, audience=name)
         # A random key, until a store provides one that other processes share.
@@ -233,7 +245,8 @@ class Board(GroupedRegistry, Hosted):
     def _find_argument(self, kind: object) -> str | None:
         """Where a tool, prompt or resource takes this type from its callers."""
         offered: tuple[Prompt | Resource, ...] = (*self.prompts.all, *self.resources.templates)
-        for tool in (*self.tools, *(offer.tool for offer in offered if offer.relay is None)):
+        own = (tool for tool in self.tools if not tool.mounted)
+        for tool in (*own, *(offer.tool for offer in offered if offer.relay is None)):
             for name, wanted in tool.argument_types.items():
                 if wanted == kind:
                     return f"{tool.source}: parameter {name!r} of {tool.name}"
@@ -292,6 +305,52 @@ class Board(GroupedRegistry, Hosted):
             logging.getLogger("pegboard.tools").warning("%s: %s: %s", made.source, made.name, oversight)
         return made
 
+    def mount(self, board: Board, prefix: str = "") -> None:
+        """Serve the tools, prompts, resources and completions of another board here, too (docs/composition.md).
+
+        They follow every later change of that board. Its middleware, services and lifespans apply to what is its own.
+
+        board: the other board; it can still be served by itself.
+        prefix: what their names begin with: `prefix.tool`, `scheme://prefix/…`; without it, names stay as they are.
+        """
+        if board.auth is not None or len(board._access.rules):
+            raise DeclarationError(
+                f"mount: {board.name!r} has {'auth' if board.auth is not None else 'rules'}, which would not apply here; "
+                f"give them to {self.name!r}, which is served"
+            )
+        if self._lifespans.started:
+            raise DeclarationError(f"mount: {self.name!r} is running; mount boards before it starts")
+        self.mounts.append(Mount(self, board, prefix))
+
+    def remote(self, name: str, server: str | Sequence[str] | Mapping[str, Any], *, prefix: str | None = None) -> None:
+        """Serve what another MCP server offers here, too; it is connected when the board starts (docs/composition.md).
+
+        A server that cannot be reached does not keep the board from starting; its tools appear once it is connected.
+
+        name: the name of the server.
+        server: its URL, the command that starts it as a list, or an entry with the keys of a gateway's file.
+        prefix: what its names begin with; without it, the name of the server.
+        """
+        if self._lifespans.started:
+            raise DeclarationError(f"remote: {self.name!r} is running; add servers before it starts")
+        # The gateway's modules load only where there is a server.
+        made = import_module("pegboard.gateway.remote_server").RemoteServer(name, server, self.limits)
+        self.mounts.append(Mount(self, made.board, name if prefix is None else prefix, made, made.accepts))
+
+    def end_session(self, caller: Caller, seconds: float) -> None:
+        """A session has ended: connections of remote servers that were only for it end, too."""
+        super().end_session(caller, seconds)
+        for mount in self.mounts:
+            mount.source.end_session(caller, seconds)
+
+    def _dispatch(self, call: Call) -> Coroutine[Any, Any, Reply]:
+        return self._dispatcher(call)
+
+    @property
+    def item_methods(self) -> Mapping[str, Handler]:
+        """The methods for prompts, resources and completions."""
+        return self._catalog_methods.methods
+
     def _watch(self, hooks: Iterable[Middleware | Around]) -> None:
         """Check middleware, and compose chains again when its settings change."""
         for hook in hooks:
@@ -305,6 +364,24 @@ class Board(GroupedRegistry, Hosted):
     def remove(self, name: str) -> Tool:
         """Remove a tool."""
         return self.tools.remove(name)
+
+    def disable(self, *names: str, tags: Iterable[str] = (), category: str | None = None) -> None:
+        """Disable tools, now and if they are added later: they are neither listed nor found. Running calls go on.
+
+        names: tools by name.
+        tags: tools with any of these tags.
+        category: the tools of this category.
+        """
+        self.tools.switch(_select_tools(names, tags, category), on=False)
+
+    def enable(self, *names: str, tags: Iterable[str] = (), category: str | None = None) -> None:
+        """Enable tools that were disabled, by the same options as `disable`; the latest of both counts.
+
+        names: tools by name.
+        tags: tools with any of these tags.
+        category: the tools of this category.
+        """
+        self.tools.switch(_select_tools(names, tags, category), on=True)
 
     def _is_injected(self, kind: object) -> bool:
         return kind in self.services
@@ -322,7 +399,8 @@ class Board(GroupedRegistry, Hosted):
     def _add_prompt(self, prompt: Prompt) -> None:
         if prompt.item.scopes:
             self._access.require_scopes()
-        self._watch(prompt.tool.hooks)
+        if prompt.relay is None:
+            self._watch(prompt.tool.hooks)
         self.prompts.add(prompt)
 
     def _use_in_group(self, group: str, middleware: tuple[Middleware | Around, ...], order: float | None) -> None:
@@ -512,7 +590,13 @@ class Board(GroupedRegistry, Hosted):
     def _startable(self) -> Iterator[Startable]:
         """What starts and stops with the board: middleware, then the tools that it runs around."""
         yield from in_order(self._attached, self._called())
-        yield from self.tools
+        for tool in self.tools:
+            own = tool
+            while own.original is not None:
+                own = own.original
+            # A mounted board starts its own.
+            if not own.mounted:
+                yield own
 
     def _called(self) -> Iterator[Tool | CalledItem]:
         """Everything that middleware can be attached to."""
@@ -540,22 +624,50 @@ class Board(GroupedRegistry, Hosted):
         self.approvals, self._owns_approvals = approvals, False
 
     def _handler_of(self, tool: Tool, approval: Approval | None) -> Handler:
-        if approval is None:
-            return self._runner.handler(tool)
+        """The Handler inside the board's middleware: that of the tool, inside the middleware of boards it is mounted from."""
+        home, own = tool.mounted[-1] if tool.mounted else (self, tool)
 
         def find_verdict(principal: Principal) -> Verdict | None:
             view = self._access.view(principal)
             return None if view is None else view.of(tool)
 
-        return self._runner.handler(tool, self._runner.gate(tool, approval, self.approvals, find_verdict))
+        runner: Runner = home._runner
+        gate = None if approval is None else runner.gate(tool, approval, self.approvals, find_verdict)
+        handler = (
+            runner.handler(own, gate)
+            if own.original is None
+            else runner.transformed(own, home._handler_of(own.original, None), gate)
+        )
+        for (outer, shown), (board, its_tool) in reversed([*pairwise([(self, tool), *tool.mounted])]):
+            handler = compose(board._attached if its_tool.surrounded else (), its_tool, handler)
+            handler = _relocating(outer.mounts, shown, handler)
+        return handler
 
     def _surround(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         if isinstance(tool, CalledItem):
             return catch_errors(answer_unknown(compose(self._attached, tool, inner), inner), self._debug_mode)
         chain = catch_errors(compose(self._attached if tool.surrounded else (), tool, inner), self._debug_mode)
-        return self._preconditions(tool, self._tasks.handler(tool, chain))
+        home = tool.mounted[-1][0] if tool.mounted else self
+        # The tickets of a tool are sealed by the board that runs it.
+        return home._preconditions(tool, self._tasks.handler(tool, chain))
 
     # -- serving -----------------------------------------------------------------------------------------------------
+
+    def lifespan(self, function: L) -> L:
+        """Open something before the first call and close it after the last: `@board.lifespan`.
+
+        The function is an async generator that yields once, or returns an async context manager; it takes the board, or
+        nothing. A mapping that it yields is `ctx.lifespan` in tools. Any other value is a service of the type that its
+        annotation names, such as `AsyncIterator[Pool]`: declare it before the tools that take one.
+        """
+        self._lifespans.add(function)
+        return function
+
+    @property
+    def opens(self) -> bool:
+        """Whether something has to be opened before the first request."""
+        here = self.auth is not None or bool(self._lifespans) or self._lifetimes.has_hooks
+        return here or any(mount.source.opens for mount in self.mounts)
 
     def _use_accounts(self, accounts: Accounts) -> None:
         """Count callers in the accounts of a gateway that this board is part of."""
@@ -570,16 +682,11 @@ class Board(GroupedRegistry, Hosted):
             if self._feed is not None:
                 raise SetupError(f"{self.name}: the board already uses another store")
             self._tasks.share(shared)
-            self._used_tickets.use_store(shared.store.records)
             if self._owns_approvals:
                 self.approvals.use_store(shared.store)
-            if self._sealed_alone:
-                key = await shared_key(shared.store.records, self.name)
-                for seal in self._sealed_alone:
-                    seal.prefer(key)
-            for attached in self._attached:
-                if isinstance(attached.middleware, Middleware):
-                    attached.middleware.use_store(shared.store)
+            await self._share(shared)
+        await self._open()
+        if shared is not None:
             self._feed = ChangeFeed(self.changes, shared.store.feeds, self.name, self.limits.changes)
             await self._feed.start()
         self._warn_unmatched()
@@ -587,7 +694,63 @@ class Board(GroupedRegistry, Hosted):
         await self.start_sign_in(shared)
         if (metrics := self.find_metrics()) is not None:
             metrics.add_source(self.measure)
+
+    async def _share(self, shared: SharedStore) -> None:
+        """Share with other processes what the tools of this board and of mounted ones need."""
+        self._used_tickets.use_store(shared.store.records)
+        if self._sealed_alone:
+            key = await shared_key(shared.store.records, self.name)
+            for seal in self._sealed_alone:
+                seal.prefer(key)
+        for attached in self._attached:
+            if isinstance(attached.middleware, Middleware):
+                attached.middleware.use_store(shared.store)
+        for mount in self.mounts:
+            await mount.source._share(shared)
+
+    async def _open(self) -> None:
+        """Open the lifespans, then those of mounted boards, then start middleware and tools."""
+        await self._lifespans.start(self)
+        opened: list[Any] = []
+        try:
+            for mount in self.mounts:
+                await mount.source._open()
+                opened.append(mount.source)
+        except BaseException:
+            await self._close_all(opened)
+            await self._lifespans.stop()
+            raise
         await self._lifetimes.start()
+
+    def list_digests(self) -> Mapping[str, str]:
+        """A digest of the tools, the prompts and the resources."""
+        lists: dict[str, object] = {
+            "tools": [tool.definition() for tool in self.tools],
+            "prompts": [prompt.definition() for prompt in self.prompts.all],
+            "resources": [item.definition() for item in (*self.resources.fixed, *self.resources.templates)],
+        }
+        return {kind: sha256(encode(value)).hexdigest() for kind, value in lists.items()}
+
+    async def announce_changes(self, kinds: Iterable[str]) -> None:
+        """Publish in the store that these lists have changed."""
+        for change in (Change("tools"), Change("prompts"), Change("resources")):
+            if self._feed is not None and change.kind in kinds:
+                await self._feed.publish(change)
+
+    async def catch_up(self) -> None:
+        """Read the changes that other processes have published, so that subscribers here learn them."""
+        await self.changes.catch_up_to(self.changes.last + 1)
+
+    async def _close(self) -> None:
+        """Close in reverse."""
+        await self._lifetimes.stop()
+        await self._close_all([mount.source for mount in self.mounts])
+        await self._lifespans.stop()
+        self._threads.release()
+
+    async def _close_all(self, boards: list[Any]) -> None:
+        for board in reversed(boards):
+            await board._close()
 
     def _warn_unmatched(self) -> None:
         """Log each name that middleware is attached to and that does not exist; skipped where tools are added later."""
@@ -605,16 +768,37 @@ class Board(GroupedRegistry, Hosted):
     async def stop(self) -> None:
         """Interrupt running tasks, stop middleware, close the application's services and end idle threads."""
         await self._tasks.close()
-        await self._lifetimes.stop()
         if (metrics := self.find_metrics()) is not None:
             metrics.remove_source(self.measure)
-        await self.services.close()
-        self._threads.release()
+        await self._close()
         if self.auth is not None:
             await self.auth.stop()
         feed, self._feed = self._feed, None
         if feed is not None:
             await feed.stop()
+
+
+def _select_tools(names: tuple[str, ...], tags: Iterable[str], category: str | None) -> ToolSelection:
+    if isinstance(tags, str):
+        raise DeclarationError(f"tags={tags!r}; use a set of texts, for example {{{tags!r}}}")
+    chosen = ToolSelection(frozenset(names), frozenset(tags), frozenset(() if category is None else [category]))
+    if not (chosen.names or chosen.tags or chosen.categories):
+        raise DeclarationError(
+            'name what to switch, for example board.disable("delete") or board.disable(tags={"admin"})'
+        )
+    return chosen
+
+
+def _relocating(mounts: Iterable[Mount], tool: Tool, inner: Handler) -> Handler:
+    """The results of a mounted tool with the URIs that callers know; unchanged for one without a prefix."""
+    mount = next((mount for mount in mounts if mount.shows(tool)), None)
+    if mount is None or not mount.prefix or not mount.inner.resources.offered:
+        return inner
+
+    async def relocate(call: Call) -> Reply:
+        return mount.relocated(await inner(call))
+
+    return relocate
 
 
 async def start_auth(auth: Auth | None, shared: SharedStore | None) -> None:

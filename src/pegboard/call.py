@@ -67,6 +67,10 @@ class Caller(Struct, frozen=True, kw_only=True):
     credentials: RequestCredentials | None = None
 
 
+NO_CALLER = Caller(version="", transport="")
+"""Stands for the caller of a request whose session has not been found yet."""
+
+
 class Notification(Struct, frozen=True):
     """A notification from a running call to its caller."""
 
@@ -197,6 +201,10 @@ class ReadArguments(Protocol):
         """What is wrong with them."""
 
 
+WaitKind: TypeAlias = Literal["limit", "thread", "server"]
+"""What a call waits for: a limit of concurrent calls, a thread for its tool, or a slot of its server."""
+
+
 class CallNotes(Struct):
     """What is noted about a call while it runs.
 
@@ -261,6 +269,8 @@ class Call(Struct, kw_only=True):
     _rounds: Any = None
     _asked: bool = False
     _approved: str = ""
+    # How many calls of tools by tools it is nested in.
+    _depth: int = 0
     _reached: float | None = None
     _stopped: bool = False
     _waits: tuple[Deadline, ...] = ()
@@ -269,6 +279,9 @@ class Call(Struct, kw_only=True):
     _inside: tuple[float, float] | None = None
     _downstream_ms: float = 0.0
     _downstream_error: str = ""
+
+    # Whether it runs in a task that was made for it, whose context ends with it.
+    has_own_task: ClassVar[bool] = False
 
     @property
     def notes(self) -> CallNotes:
@@ -339,6 +352,12 @@ class Call(Struct, kw_only=True):
         notes = self.notes
         notes.facts = {**notes.facts, **facts}
 
+    def note_wait(self, kind: WaitKind, seconds: float) -> None:
+        """Note that the call waited for its turn: `waited_ms` in its record."""
+        waited = self.notes.facts.get("waited_ms")
+        known = waited if isinstance(waited, dict) else {}
+        self.note(waited_ms={**known, kind: round(known.get(kind, 0.0) + seconds * 1000, 3)})
+
     @property
     def principal(self) -> Principal:
         """Who the caller is, as the server has authenticated it; falsy without authentication."""
@@ -383,9 +402,9 @@ class Call(Struct, kw_only=True):
         self._sent = UNSET
 
     def _set_parsed(self, parsed: ReadArguments) -> None:
-        """Set `parsed` of this call and of the calls that it was derived from."""
+        """Set `parsed` of this call and of the calls that it was derived from; not of one whose tool has made it."""
         call: Call | None = self
-        while call is not None:
+        while call is not None and call._depth == self._depth:
             call.parsed = parsed
             call = call._origin
 

@@ -10,47 +10,54 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 
 class _Timers:
-    """The timer of a loop; it holds no reference to the loop, so that the loop can be garbage-collected."""
+    """The timer of a loop, to which it has only a weak reference, so that the loop can be garbage-collected."""
 
-    __slots__ = ("_nearest", "waiting")
+    __slots__ = ("loop", "nearest", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: Callable[[], asyncio.AbstractEventLoop | None]) -> None:
+        self.loop = loop
         self.waiting: set[Deadline] = set()
-        self._nearest = math.inf
+        self.nearest = math.inf
 
-    def add(self, deadline: Deadline, loop: asyncio.AbstractEventLoop) -> None:
-        """Call the waiter back when its time has come."""
-        self.waiting.add(deadline)
-        if deadline.until < self._nearest:
-            self._set(deadline.until, loop)
-
-    def _set(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._nearest = when
+    def set(self, when: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Look at all deadlines at that time."""
+        self.nearest = when
         loop.call_at(when, self._look, when)
 
     def _look(self, when: float) -> None:
-        if when != self._nearest:
+        if when != self.nearest:
             # An earlier timer has been set since, and checks all waiters.
             return
         loop = asyncio.get_running_loop()
-        now, self._nearest = loop.time(), math.inf
+        now, self.nearest = loop.time(), math.inf
         for deadline in [waiting for waiting in self.waiting if waiting.until <= now]:
             self.waiting.discard(deadline)
             deadline.expire()
         nearest = min((waiting.until for waiting in self.waiting), default=math.inf)
         if nearest < math.inf:
-            self._set(nearest, loop)
+            self.set(nearest, loop)
 
 
 _timers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Timers] = WeakKeyDictionary()
+# Those of the loop that was asked for last: most processes have one loop, and the dict takes longer than a deadline.
+_latest = _Timers(lambda: None)
+
+
+def _timers_of(loop: asyncio.AbstractEventLoop) -> _Timers:
+    global _latest  # noqa: PLW0603 — the cache of this function
+    timers = _timers.get(loop)
+    if timers is None:
+        timers = _timers[loop] = _Timers(ref(loop))
+    _latest = timers
+    return timers
 
 
 class Deadline:
@@ -68,7 +75,7 @@ class Deadline:
         "_quiet",
         "_since",
         "_task",
-        "_timers_of_loop",
+        "_timers",
         "expired",
         "seconds",
         "until",
@@ -79,10 +86,8 @@ class Deadline:
 
     def __init__(self, quiet: float, longest: float) -> None:
         self._loop = loop = asyncio.get_running_loop()
-        alarm = _timers.get(loop)
-        if alarm is None:
-            alarm = _timers[loop] = _Timers()
-        self._timers_of_loop = alarm
+        timers = _latest
+        self._timers = timers if timers.loop() is loop else _timers_of(loop)
         now = loop.time()
         self.seconds = min(quiet, longest)
         self._quiet = quiet
@@ -97,14 +102,17 @@ class Deadline:
         assert task is not None  # noqa: S101 — only a task can wait
         self._task = task
         self._cancelling = task.cancelling()
-        self._timers_of_loop.add(self, self._loop)
+        timers, until = self._timers, self.until
+        timers.waiting.add(self)
+        if until < timers.nearest:
+            timers.set(until, self._loop)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, exception: BaseException | None, traceback: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._timers_of_loop.waiting.discard(self)
+        self._timers.waiting.discard(self)
         if self.expired and task is not None and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from exception
 
@@ -131,7 +139,9 @@ class Deadline:
             self._end += self._loop.time() - self._since
             self.extend()
             if self._task is not None and not self.expired:
-                self._timers_of_loop.add(self, self._loop)
+                self._timers.waiting.add(self)
+                if self.until < self._timers.nearest:
+                    self._timers.set(self.until, self._loop)
 
     def expire(self) -> None:
         """The timer fired."""

@@ -188,5 +188,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     # -- The process
     drain_seconds: float = 10.0
     """Time that running calls get to finish at shutdown; on stdio at most 2 s."""
+    start_seconds: float = 60.0
+    """Time that the lifespans of a board, and the services that open at start, get to start."""
     stall_seconds: float = 0.25
     """Time that the event loop may be blocked before the log names the code that blocks it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import re
 import sys
 import sysconfig
 import tomllib
@@ -26,6 +27,9 @@ TARGET: Final = "FILE, package.module or FOLDER"
 
 _log = logging.getLogger("pegboard")
 
+_LOCATED: Final = re.compile(r".+\.py:\d+: ")
+"""The beginning of a message that names its line already."""
+
 Loaded = TypeVar("Loaded")
 
 
@@ -42,6 +46,15 @@ def load_board(target: str) -> Board:
     board = _find_board(module, place, name)
     _report_lost(module, board)
     return board
+
+
+def files_of(target: str) -> list[Path]:
+    """The files that decide what a target is, as far as they are known before it is loaded: a mistake may be in them."""
+    place, _ = _split(target)
+    path = Path(place)
+    if path.is_dir():
+        return [path / "pyproject.toml"]
+    return [path] if path.suffix == ".py" else []
 
 
 def _report_lost(module: ModuleType, board: Board) -> None:
@@ -79,6 +92,14 @@ def _find_board(module: ModuleType, place: str, name: str) -> Board:
 def _split(target: str) -> tuple[str, str]:
     place, colon, name = target.rpartition(":")
     return (place, name) if colon and name.isidentifier() else (target, "")
+
+
+def names_board(folder: Path) -> bool:
+    """Whether the `pyproject.toml` of a folder names a board."""
+    try:
+        return bool(_read_project(folder))
+    except SetupError:
+        return False
 
 
 def _read_project(folder: Path) -> str:
@@ -122,7 +143,12 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     loader = None if spec is None else spec.loader
     if spec is None or loader is None:
-        raise SetupError(f"{path} is not a Python file")
+        hint = (
+            f"; a configuration is served with `pegboard up {path}`"
+            if path.suffix in (".json", ".toml")
+            else "; name a file that ends in .py"
+        )
+        raise SetupError(f"{path} is not a Python file{hint}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     _extend_path([root])
@@ -146,8 +172,11 @@ def _run(load: Callable[[], Loaded], roots: list[Path], target: str) -> Loaded:
     token = loading.set(True)
     try:
         return load()
-    except PegboardError:
-        raise
+    except PegboardError as error:
+        place = _where(error, roots)
+        if not place or _LOCATED.match(str(error)):
+            raise
+        raise SetupError(f"{place}: {error}") from error
     except SyntaxError as error:
         _log.debug("importing %s failed", target, exc_info=error)
         raise SetupError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
@@ -167,6 +196,6 @@ def _where(error: Exception, roots: list[Path]) -> str:
         for frame in frames
         if any(Path(frame.filename).resolve().is_relative_to(root) for root in roots)
         and not any(Path(frame.filename).is_relative_to(library) for library in libraries)
-        and Path(frame.filename).resolve() != Path(__file__).resolve()
+        and not Path(frame.filename).resolve().is_relative_to(Path(__file__).resolve().parent)
     ]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else ""

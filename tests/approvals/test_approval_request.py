@@ -35,7 +35,7 @@ def turned(value: Any) -> Any:
     return [turned(member) for member in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(one=ARGUMENTS, other=ARGUMENTS)
 def test_a_digest_is_that_of_one_call(one: Any, other: Any) -> None:
     digest = digest_of("ann", "delete", raw=encode(one), repaired=None)
@@ -46,7 +46,7 @@ def test_a_digest_is_that_of_one_call(one: Any, other: Any) -> None:
     assert (digest_of("ann", "delete", raw=encode(other), repaired=None) == digest) == same
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(arguments=ARGUMENTS)
 def test_the_text_is_the_same_value_and_shows_every_character(arguments: Any) -> None:
     shown = write_arguments(encode(arguments), None)

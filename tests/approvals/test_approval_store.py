@@ -15,7 +15,7 @@ from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
 from pegboard.auth.principal import ANONYMOUS
 from pegboard.errors import AccessDenied, InvalidParams, LimitReached
-from pegboard.logs.audit_sink import AuditSink
+from pegboard.logs.audit_sink import AuditSink, Decision
 from pegboard.rules.rule import Approval
 from tests.stores.backends import Backend, Clock, shared
 from tests.waiting import SOON
@@ -129,8 +129,8 @@ async def test_a_decision_that_came_too_late_is_recorded_as_failed() -> None:
     recorded: list[tuple[str, str, str]] = []
 
     class Slow(AuditSink):
-        async def record(self, action: str, **facts: Any) -> None:
-            recorded.append((action, facts["principal"], facts["outcome"]))
+        async def record(self, decision: Decision) -> None:
+            recorded.append((decision.action, decision.principal, decision.outcome))
             await asyncio.sleep(0)
 
     desk = Desk()
@@ -271,8 +271,8 @@ async def test_a_person_sees_its_own_requests_and_those_it_may_decide() -> None:
 
 async def test_a_decision_that_cannot_be_recorded_does_not_happen() -> None:
     class Full(AuditSink):
-        async def record(self, action: str, **facts: Any) -> None:
-            assert (action, facts["principal"], facts["name"]) == ("approvals.grant", "bob", "delete")
+        async def record(self, decision: Decision) -> None:
+            assert (decision.action, decision.principal, decision.name) == ("approvals.grant", "bob", "delete")
             raise LimitReached("the disk is full", "audit_unavailable")
 
     desk = Desk()

@@ -663,7 +663,7 @@ def tool_of(plan: list[Step]) -> Callable[[Context], Any]:
     return walk
 
 
-@settings(deadline=None, max_examples=examples(25))
+@settings(deadline=None, max_examples=examples(15))
 @given(steps)
 def test_any_tool_comes_to_the_same_end_in_rounds_and_at_once(plan: list[Step]) -> None:
     board = Board("asks")

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from pegboard import Auth, Board, Context
-from pegboard.cli.commands import keys_command
+from pegboard.cli.commands.operating import keys_command
 from pegboard.errors import SetupError
 from tests.auth.serving import HELLO, bearer, legacy_message, read_to_end, serving, write_request
 

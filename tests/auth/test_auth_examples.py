@@ -9,7 +9,7 @@ import httpx
 import pytest
 from examples import authenticated, mounted_principal
 
-from pegboard.cli.commands import keys_command
+from pegboard.cli.commands.operating import keys_command
 from tests.auth.serving import modern_call, serving
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import Gateway
-from pegboard.cli.commands import keys_command
+from pegboard.cli.commands.operating import keys_command
 from pegboard.config.gateway_config import read_config
 from pegboard.gateway.state_folder import UNUSED_DAYS, store_path
 from tests.auth.issuing import PUBLIC_URL, RESOURCE, issuing

@@ -23,7 +23,9 @@ from hypothesis import strategies as st
 from pegboard.schema.types.constraints import MaxLength, MinLength, Pattern, Range
 from pegboard.schema.validator import Validator
 from pegboard.tools.tool import Tool, tool_from_function
-from tests.depth import examples
+from tests.depth import every_case, examples
+
+pytestmark = every_case
 
 
 class Colour(enum.Enum):
@@ -477,7 +479,7 @@ values = st.recursive(
 
 
 @pytest.mark.parametrize("annotation", AGREEING, ids=str)
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(value=values)
 def test_the_decoder_and_the_schema_agree(annotation: Any, value: Any) -> None:
     tool = _tools.setdefault(str(annotation), tool_taking(annotation))

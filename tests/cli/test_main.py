@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pegboard import __version__
-from pegboard.cli.main import VERBS, main
+from pegboard.cli.main import main
+from pegboard.cli.verbs import VERBS
 
 pytestmark = pytest.mark.process
 
@@ -42,6 +43,28 @@ def test_an_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "dance" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("cal",), "pegboard: argument VERB: invalid choice: 'cal', did you mean 'call'?\nRun `pegboard --help`"),
+        (
+            ("run", "x.py", "--prot", "80"),
+            "unrecognized arguments: --prot 80, did you mean '--port'?\nRun `pegboard run",
+        ),
+        (("keys", "list", "--stroe=a"), "unrecognized arguments: --stroe=a, did you mean '--store'?"),
+        (("dev", "--stdio"), "unrecognized arguments: --stdio\nRun `pegboard dev --help`"),
+        (("connect", "cursr"), "invalid choice: 'cursr', did you mean 'cursor'?\nRun `pegboard connect --help`"),
+        (("run",), "pegboard run: the following arguments are required: TARGET[:BOARD]\nRun `pegboard run --help`"),
+    ],
+)
+def test_wrong_usage_suggests_the_closest_choice_and_refers_to_the_help(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(list(words))
+    assert told in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_one_line_on_stderr_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:

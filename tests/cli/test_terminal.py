@@ -20,8 +20,8 @@ import pytest
 from pegboard import Limits
 from pegboard.approvals.approval_request import ApprovalRequest, write_arguments
 from pegboard.approvals.approval_store import Approvals
-from pegboard.cli.main import VERBS
 from pegboard.cli.output import CLEAR_LINE
+from pegboard.cli.verbs import GROUPS, VERBS
 from pegboard.rules.rule import Approval
 from pegboard.stores.store_url import open_store
 from tests.cli.hostile_server import ATTACK, LINE
@@ -176,7 +176,9 @@ def test_a_call_that_waits_for_an_approval_cannot_either(tmp_path: Path) -> None
 
 
 def test_each_verb_was_considered() -> None:
-    """`run` and `demo` show text of our own process, `keys` what the operator typed, and `login` only what
-    `tests/client/login` covers. `audit`, `connections` and `history` print by `show` and `note` alone."""
+    """`run`, `dev` and `demo` show text of our own process, `keys`, `new` and `completion` what the operator typed or what is
+    ours, `login` only what `tests/client/login` covers, and `bench` only figures. `audit`, `connections`, `history`, `check`,
+    `doctor` and those of `clients` print by `show` and `note` alone; `status` is tested with its own hostile server."""
     considered = {"list", "inspect", "call", "read", "prompt", "up", "lock", "lint", "run", "demo", "login", "keys"}
-    assert set(VERBS) == considered | {"approvals", "audit", "connections", "history"}
+    considered |= {"approvals", "audit", "connections", "history", "dev", "new", "check", "doctor", "completion"}
+    assert set(VERBS) == considered | {"bench", "status", *GROUPS["clients"]}

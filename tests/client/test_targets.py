@@ -56,7 +56,7 @@ def first_url() -> Iterator[str]:
         ("sse", None),
         ("stdio", None),
         ("stdio", LEGACY),
-        ("stdio", OLD),
+        pytest.param(("stdio", OLD), marks=pytest.mark.slow),
     ],
     ids=lambda about: "-".join(filter(None, about)),
 )

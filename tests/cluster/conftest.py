@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.servers import Pair, pair
+from tests.depth import one_of
 from tests.middleware.valkey import Valkey, valkey
 from tests.stores.store_urls import address
 
@@ -17,7 +18,13 @@ def server() -> Iterator[Valkey]:
         yield running
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    # Most of these tests start servers of their own. Those that share servers run with both stores.
+    if "store" in metafunc.fixturenames:
+        metafunc.parametrize("store", one_of(["sqlite", "redis"], metafunc.definition), indirect=True)
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest, server: Valkey) -> Iterator[str]:
     """The address of a store of its own."""
     with address(request.param, server) as found:

@@ -15,7 +15,7 @@ from pegboard import Auth, Board, Client, Context, Gateway, Limits, Middleware
 from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.errors import LimitReached
-from pegboard.logs.audit_sink import AuditSink
+from pegboard.logs.audit_sink import AuditSink, Decision
 from pegboard.middleware import Audit
 from tests.auth.serving import bearer, serving
 from tests.console.served import ServedConsole, serving_console
@@ -193,7 +193,7 @@ async def test_nothing_is_changed_if_it_cannot_be_recorded(tmp_path: Path) -> No
 class UnwritableAudit(Middleware, AuditSink):
     """An audit log whose disk is full."""
 
-    async def record(self, action: str, **facts: Any) -> None:
+    async def record(self, decision: Decision) -> None:
         raise LimitReached("The audit log cannot be written", "audit_unavailable")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pegboard import Board, Client
 from pegboard.errors import SetupError
+from pegboard.gateway.gateway import Gateway
 from tests.server.asgi.test_asgi_app import serving
 from tests.server.test_hosting import Terminal, free_port
 from tests.waiting import until
@@ -48,6 +49,17 @@ async def test_without_debug_mode_only_an_id_is_shown() -> None:
 async def test_a_mounted_board_does_not_know_its_callers_and_shows_them_nothing() -> None:
     async with serving(failing(debug=True).asgi()) as port:
         assert "KeyError" not in await text(f"http://127.0.0.1:{port}/mcp")
+
+
+async def test_callers_of_a_gateway_over_the_network_see_nothing_of_a_board_behind_it() -> None:
+    gateway = Gateway(
+        {"toolboxes": {"main": {"description": "x", "mcpServers": {"failing": {"board": "failing"}}}}},
+        boards={"failing": failing(debug=True)},
+    )
+    async with serving(gateway.asgi()) as port, Client(f"http://127.0.0.1:{port}/mcp") as client:
+        told = (await client.call("main__failing__price", {"item": "pear"})).text
+    assert "error id" in told
+    assert "KeyError" not in told
 
 
 async def test_callers_of_a_loopback_address_see_it_and_other_addresses_are_refused(

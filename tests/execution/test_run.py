@@ -26,7 +26,10 @@ from pegboard.call import Call, Handler, Reply
 from pegboard.client.client import CallResult
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.middleware import Timeout
+from tests.depth import every_case
 from tests.waiting import SOON
+
+pytestmark = every_case
 
 Told = list[tuple[float, float | None, str | None]]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pegboard import Board, Client, Gateway
-from pegboard.config.gateway_config import ServerConfig, ToolOverride, read_config
+from pegboard.config.config_keys import ToolOverride
+from pegboard.config.gateway_config import ServerConfig, read_config
 from pegboard.errors import DelegationFailed, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.middleware import Cache, Retry, Tracing

@@ -11,17 +11,12 @@ import pytest
 
 from pegboard import Board, Client, Context, Gateway, JsonRpcMessage, Middleware
 from pegboard.call import NULL_CHANNEL, Call, Caller, Done, EncodedResult
-from pegboard.config.gateway_config import (
-    ArgumentOverride,
-    EndpointConfig,
-    GatewayConfig,
-    MiddlewareConfig,
-    ServerConfig,
-    ToolboxConfig,
-)
-from pegboard.config.gateway_config import ToolOverride as Override
+from pegboard.config.config_keys import MiddlewareConfig
+from pegboard.config.config_keys import ToolOverride as Override
+from pegboard.config.gateway_config import EndpointConfig, GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.errors import Refusal, SetupError
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
+from pegboard.tools.argument_mapping import ArgumentOverride
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.minimal_gateway import served
 from tests.gateway.one_server import bad, battery

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pegboard import Client, Gateway
-from pegboard.config.gateway_config import ArgumentOverride, ServerConfig
-from pegboard.config.gateway_config import ToolOverride as Override
+from pegboard.config.config_keys import ToolOverride as Override
+from pegboard.config.gateway_config import ServerConfig
 from pegboard.gateway.offers import MAX_NOTES
+from pegboard.tools.argument_mapping import ArgumentOverride
 from tests.client.fakes import script
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.test_gateway import calculator, configured, server

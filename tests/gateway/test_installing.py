@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pegboard import Client, Gateway
-from pegboard.cli.commands.up_command import Announcement
+from pegboard.cli.commands.serving.up_command import Announcement
 from pegboard.config.gateway_config import ServerConfig
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.one_server import BAD

@@ -8,7 +8,7 @@ Where the documents disagree DESIGN §3 decides. It differs from the seed in the
 - calls are routed by what is listed, not by what the name says: a name is parsed only to tell what is wrong with it.
 
 Inventory W-1 … W-28, and where each is tried (`here`: the test of that number below):
-W-1   WORKBENCH_CONFIG          here, tests/cli/commands/test_up_command.py; a failure is exit 2 and `pegboard up: …`
+W-1   WORKBENCH_CONFIG          here, tests/cli/commands/serving/test_up_command.py; a failure is exit 2 and `pegboard up: …`
 W-2   toolboxes                 here; a client's own file (`mcpServers`) is taken as one toolbox, `main`
 W-3   description               here
 W-4   mcpServers                here
@@ -30,7 +30,7 @@ W-19  use_tool                  here
 W-20  errors of open_toolbox    here
 W-21  parameters of use_tool    here
 W-22  errors of use_tool        here
-W-23  shutdown                  tests/cli/commands/test_up_command.py: SIGINT and SIGTERM, and the end of stdin too
+W-23  shutdown                  tests/cli/commands/serving/test_up_command.py: SIGINT and SIGTERM, and the end of stdin too
 W-24  list_toolboxes            here; `tool_count` is what there is, no estimate
 W-25  close_toolbox             here; servers stay connected, as other sessions use them
 W-26  dynamic mode              here, test_served_modes.py

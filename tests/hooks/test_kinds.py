@@ -12,7 +12,8 @@ import pytest
 from pegboard import Board, Client, Context, Gateway, Middleware, ToolError
 from pegboard.call import Call, Handler, Reply
 from pegboard.call_target import KIND_OF_METHOD
-from pegboard.config.gateway_config import GatewayConfig, MiddlewareConfig, ServerConfig, ToolboxConfig
+from pegboard.config.config_keys import MiddlewareConfig
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.errors import DeclarationError, InternalFailure, InvalidParams, Refusal
 from pegboard.middleware import Audit, Cache, Metrics, RateLimit, Retry, Timeout, Timing, TokenBudget, TokenCount
 from pegboard.testing import Recorder

@@ -162,8 +162,8 @@ async def test_an_audit_lets_its_file_go_when_the_board_stops_and_opens_it_again
     for _ in range(2):
         async with Client(board) as client:
             assert not (await client.call("one")).is_error
-            assert audit._audit_log._writer.chain == "audit-1"
-        assert audit._audit_log._writer.chain == ""
+            assert audit._writer.chain == "audit-1"
+        assert audit._writer.chain == ""
     assert audit.unwritten == 0
 
 

@@ -156,7 +156,7 @@ def build(plan: Plan, log: list[str]) -> Middleware:
     return type("Built", (Middleware,), body)()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(plans, max_size=7), st.tuples(st.booleans(), st.booleans(), st.booleans()))
 async def test_every_chain_does_what_the_seed_says(drawn: list[Plan], fails: tuple[bool, bool, bool]) -> None:
     plans = [Plan(**{**{name: getattr(plan, name) for name in Plan.__struct_fields__}, "name": index})

@@ -75,7 +75,7 @@ def test_a_tool_that_blocks_the_loop_is_said_to_wait() -> None:
 @pytest.mark.process
 def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
     with StallingChild() as child:
-        line = held(child, "match")
+        line = held(child, "match", 0.3)
         assert "(busy; " in line
         assert "by tool match" in line
         assert re.search(r"tests/stalling_board\.py:\d+ backtrack", line)
@@ -84,7 +84,7 @@ def test_a_tool_that_keeps_the_interpreter_lock_is_reported_too() -> None:
 @pytest.mark.process
 def test_a_thread_that_holds_the_interpreter_lock_is_distinguished_from_the_loop() -> None:
     with StallingChild() as child:
-        line = held(child, "match_in_thread")
+        line = held(child, "match_in_thread", 0.3)
         assert "(waiting for another thread, which held the interpreter lock" in line
 
 

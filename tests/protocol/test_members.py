@@ -60,7 +60,7 @@ def repeats(text: str) -> bool:
     return any(found)
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=examples(75))
 @given(objects(TEXTS) | TEXTS)
 def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(text: str) -> None:
     assert (repeated_member(text.encode()) is not None) == repeats(text)

@@ -205,7 +205,7 @@ def comes_twice(body: bytes) -> bool:
     return any(found)
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=examples(75))
 @given(messages())
 def test_a_repeated_member_is_never_missed_and_nothing_else_is_taken_for_one(body: bytes) -> None:
     try:

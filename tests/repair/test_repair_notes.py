@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from pegboard import Board, Client, Image, Link, ToolResult
-from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
+from pegboard.config.config_keys import ToolOverride
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.errors import DeclarationError
 from pegboard.gateway import Gateway
 from pegboard.middleware import TokenBudget

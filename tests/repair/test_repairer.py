@@ -28,7 +28,7 @@ pytestmark = pytest.mark.same_on_every_python
 KEPT = {"uri_not_absolute", "timestamp_without_offset", "unknown_parameter", "unknown_property"}
 
 properties = settings(
-    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

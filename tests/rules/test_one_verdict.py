@@ -217,7 +217,7 @@ BOARD_ITEMS: dict[str, tuple[Item, str]] = {
 }
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(st.lists(st.tuples(rule_lists(NAMES), PRINCIPALS), min_size=20, max_size=20))
 async def test_every_method_of_a_board_gives_the_same_verdict(
     pairs: list[tuple[list[dict[str, Any]], Principal]],
@@ -284,7 +284,7 @@ CONFIG = GatewayConfig(
 )
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(st.lists(st.tuples(rule_lists(LOCATED), PRINCIPALS), min_size=20, max_size=20))
 async def test_every_method_of_a_gateway_gives_the_same_verdict(
     pairs: list[tuple[list[dict[str, Any]], Principal]],

@@ -119,7 +119,7 @@ def test_a_value_is_shown_within_its_room(value: Any, most: int) -> None:
 
 
 @given(parts)
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_every_schema_can_be_described_and_exemplified(part: Any) -> None:
     assert describe(part, {"$defs": {"Tree": {"type": "object"}}})
     example(part, {"$defs": {"Tree": {"type": "object"}}})

@@ -23,7 +23,7 @@ from tests.depth import examples
 
 pytestmark = pytest.mark.same_on_every_python
 
-properties = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+properties = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def ref(name: str) -> dict[str, str]:

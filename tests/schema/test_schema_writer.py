@@ -24,6 +24,9 @@ import typing_extensions
 from pegboard.schema.types.constraints import Description, EnumConstraint, Header, MaxLength, MinLength, Pattern, Range
 from pegboard.schema.validator import Validator
 from pegboard.tools.signature import schema_of
+from tests.depth import every_case
+
+pytestmark = every_case
 
 DECIMAL_TEXT = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"}
 

@@ -207,7 +207,7 @@ def test_what_json_cannot_carry_is_invalid() -> None:
 
 
 @given(values)
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_counting_agrees_with_a_walk(value: Any) -> None:
     def walk(part: Any) -> int:
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()

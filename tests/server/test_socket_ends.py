@@ -16,11 +16,14 @@ from pegboard import Board, Limits, ToolConnector
 from pegboard.server.asgi.asgi_websocket import AsgiWebSocket
 from pegboard.server.http_types import Upgrade
 from pegboard.server.websocket.websocket_connection import take_over
+from tests.depth import every_case
 from tests.quiet import nothing_logged
 from tests.server.asgi.test_asgi_app import serving
 from tests.server.stream_client import serve
 from tests.server.websocket.test_websocket_connection import open_socket
 from tests.waiting import until
+
+pytestmark = every_case
 
 
 def board() -> Board:

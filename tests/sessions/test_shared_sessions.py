@@ -30,7 +30,7 @@ class Process:
         self.store = store
         self.cluster = Cluster(store, Limits(worker_seconds=100_000))
         self.ended: list[str] = []
-        self.sessions = Sessions(limits, clock, on_end=lambda caller: self.ended.append(caller.session))
+        self.sessions = Sessions(limits, clock, on_end=lambda caller, _: self.ended.append(caller.session))
         self.sessions.share(SharedStore(store, self.cluster), clock)
         self.asked: list[str] = []
         for name in ("get", "put", "delete"):

@@ -80,13 +80,13 @@ async def compare(backend: Backend, steps: list[tuple[Any, ...]]) -> None:
                 assert await store.logs.read(log, 0, 100) == await model.logs.read(log, 0, 100), log
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(steps=st.lists(LOG_STEP, min_size=20, max_size=60))
 async def test_each_step_with_logs_comes_to_the_same(shared_backend: Backend, steps: list[tuple[Any, ...]]) -> None:
     await compare(shared_backend, [("open", ("x", "a")), ("open", ("x", "b")), *steps])
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(steps=st.lists(RECORD_STEP, max_size=40))
 async def test_each_step_with_records_comes_to_the_same(shared_backend: Backend, steps: list[tuple[Any, ...]]) -> None:
     await compare(shared_backend, steps)

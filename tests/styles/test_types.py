@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.depth import every_case
 from tests.server_processes import ROOT
 from tests.styles.connections import ERRORS, Answered, Door, codes_of, text_of
+
+pytestmark = every_case
 
 BOARD = ROOT / "tests" / "styles" / "types.py"
 

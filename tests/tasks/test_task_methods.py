@@ -800,7 +800,7 @@ async def in_a_task(board: Board, name: str) -> str:
         await asyncio.sleep(0)
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(deadline=None, max_examples=examples(15))
 @given(steps)
 def test_any_tool_comes_to_the_same_end_at_once_in_rounds_and_as_a_task(plan: list[Step]) -> None:
     board = Board("t")
@@ -875,7 +875,7 @@ class Struck:
         await self.turn()
 
 
-@settings(deadline=None, max_examples=examples(50))
+@settings(deadline=None, max_examples=examples(25))
 @given(
     detach=st.integers(0, 6),
     ask=st.integers(0, 6),

@@ -9,7 +9,7 @@ import pytest
 
 from pegboard import Board, Context
 from pegboard.loading import load_board
-from tests.cli.commands.test_call_command import run
+from tests.cli.commands.calling.test_call_command import run
 
 
 def test_probable_mistakes_in_a_signature_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:

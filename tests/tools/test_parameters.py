@@ -21,6 +21,9 @@ from pegboard.tools.parameters import (
 )
 from pegboard.tools.signature import schema_of as schema_of_type
 from pegboard.tools.tool import Tool, tool_from_function
+from tests.depth import every_case
+
+pytestmark = every_case
 
 # Every kind of value the design names.
 KINDS: list[tuple[ValueKind, dict[str, Any]]] = [

@@ -41,6 +41,9 @@ from pegboard.tools.tool_result import (
     parse_error_result,
     with_warnings,
 )
+from tests.depth import every_case
+
+pytestmark = every_case
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 POINT_SCHEMA = {

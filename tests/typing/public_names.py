@@ -30,6 +30,8 @@ from pegboard import (
     Gateway,
     Group,
     Header,
+    HttpRequest,
+    HttpResponse,
     Image,
     Introspection,
     InvalidArguments,
@@ -41,6 +43,7 @@ from pegboard import (
     MaxLength,
     Middleware,
     MinLength,
+    NestedResult,
     NextAction,
     OAuth,
     Parameter,
@@ -192,6 +195,17 @@ board = Board(
 )
 group: Group = board.group("orders")
 parts: ToolName | None = parse_name(join_name("dev", "files", "read_file"))
+
+
+@board.route("/orders/{number}", methods=["POST"])
+async def receive(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(request.body, status=202)
+
+
+@board.tool
+async def order_again(ctx: Context) -> str:
+    result: NestedResult = await ctx.call("order", {"item": "tea", "count": 1})
+    return result.text
 
 
 @board.tool(title="Order", tags={"shop"}, category="orders", timeout=10)

@@ -29,7 +29,7 @@ from pegboard.auth.principal import Principal
 from pegboard.bounded_dict import BoundedDict
 from pegboard.errors import AccessDenied, InvalidParams, LimitReached
 from pegboard.limits import Limits
-from pegboard.logs.audit_sink import NO_AUDIT, AuditSink, DecisionOutcome
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink, Decision, DecisionOutcome
 from pegboard.logs.printable import printable
 from pegboard.rules.rule import Approval
 from pegboard.stores.memory import MemoryStore
@@ -336,7 +336,14 @@ class Approvals:
             "" if outcome == "ok" else ": too late",
         )
         await self._find_audit().record(
-            action, principal=request.decided_by, name=request.place, outcome=outcome, transport=how, details=details
+            Decision(
+                action,
+                principal=request.decided_by,
+                name=request.place,
+                outcome=outcome,
+                transport=how,
+                details=details,
+            )
         )
 
     async def _publish(self, step: str, request: ApprovalRequest, by: str, how: str) -> None:

@@ -80,12 +80,9 @@ _decode = msgspec.msgpack.Decoder(list[ApiKey]).decode
 class ApiKeys:
     """The keys in a store: adds, lists, revokes and verifies them."""
 
-    def __init__(
-        self, records: KeyRecords, clock: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, records: KeyRecords, clock: Callable[[], float] = time.time) -> None:
         self._records = records
         self._clock = clock
-        self._ticks = ticks
         self._known: Mapping[bytes, ApiKey] = {}
         self._read = -CHECK_SECONDS
         self.revoked: Callable[[str], None] = lambda _: None
@@ -152,7 +149,7 @@ class ApiKeys:
 
     def verify_digest(self, digest: bytes) -> Verified:
         """The same for a key of which only the digest is kept."""
-        return self._find(digest) if self._ticks() - self._read < CHECK_SECONDS else self._read_and_find(digest)
+        return self._find(digest) if time.monotonic() - self._read < CHECK_SECONDS else self._read_and_find(digest)
 
     async def _read_and_find(self, digest: bytes) -> VerifiedIdentity:
         try:
@@ -160,7 +157,7 @@ class ApiKeys:
         except StoreDown:
             raise unavailable("The key cannot be verified now; try again later") from None
         before, self._known = self._known, {key.digest: key for key in keys}
-        self._read = self._ticks()
+        self._read = time.monotonic()
         for known, key in before.items():
             if known not in self._known:
                 self.revoked(PREFIX + key.name)

@@ -209,12 +209,7 @@ class Auth:
         candidates = [(prefix, candidate) for prefix, candidate in self._verifiers if candidate.claims(credentials)]
         if len(candidates) == 1 and self._verify is None:
             prefix, verifier = candidates[0]
-            verified = verifier.verify(credentials)
-            return (
-                self._complete(verified, prefix)
-                if isinstance(verified, VerifiedIdentity)
-                else self._await(verified, prefix)
-            )
+            return self._finish(verifier.verify(credentials), prefix)
         if candidates:
             return self._try_all(candidates, credentials)
         if self._verify is not None:
@@ -226,12 +221,7 @@ class Auth:
         """Verify an API key by its digest, where the key itself is not kept."""
         if self._api_keys is None:
             raise invalid_token("API keys are not accepted here")
-        verified = self._api_keys.verify_digest(digest)
-        return (
-            self._complete(verified, PREFIX)
-            if isinstance(verified, VerifiedIdentity)
-            else self._await(verified, PREFIX)
-        )
+        return self._finish(self._api_keys.verify_digest(digest), PREFIX)
 
     async def finish_login(
         self, issuer: str, attempt: LoginAttempt, redirect_uri: str, parameters: Mapping[str, str]
@@ -253,13 +243,7 @@ class Auth:
             raise invalid_token("No proxy is trusted here")
         if self._proxied is None or proxy.issuer is None:
             return self._complete(proxy.identify(credentials.token), proxy.prefix)
-        verified = self._proxied.verify(replace(credentials, scheme="Bearer"))
-        prefix = proxy.issuer.prefix
-        return (
-            self._complete(verified, prefix)
-            if isinstance(verified, VerifiedIdentity)
-            else self._await(verified, prefix)
-        )
+        return self._finish(self._proxied.verify(replace(credentials, scheme="Bearer")), proxy.issuer.prefix)
 
     async def _try_all(
         self, candidates: Sequence[tuple[str, TokenVerifier]], credentials: RequestCredentials
@@ -280,6 +264,11 @@ class Auth:
             return self._accept_own(await found_own if inspect.isawaitable(found_own) else found_own)
         assert refusal is not None  # noqa: S101 - there was a candidate
         raise refusal
+
+    def _finish(self, verified: Verified, prefix: str) -> Verified:
+        if isinstance(verified, VerifiedIdentity):
+            return self._complete(verified, prefix)
+        return self._await(verified, prefix)
 
     async def _await(self, verified: Awaitable[VerifiedIdentity], prefix: str) -> VerifiedIdentity:
         return self._complete(await verified, prefix)

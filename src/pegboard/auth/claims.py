@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pegboard.auth.issuer import Issuer
-from pegboard.auth.principal import Principal
+from pegboard.auth.principal import Principal, find_claim
 from pegboard.auth.request_credentials import RequestCredentials, invalid_token
 from pegboard.read_only import read_only
 
@@ -79,16 +79,6 @@ def is_id(text: str) -> bool:
     Texts that look alike would otherwise be different callers, and a log could not tell them apart.
     """
     return 0 < len(text) <= ID_CHARACTERS and text.isprintable() and text == unicodedata.normalize("NFC", text).strip()
-
-
-def find_claim(claims: Mapping[str, object], path: str) -> object:
-    """A claim by its name, or by a path such as `realm_access.roles`."""
-    if path in claims:
-        return claims[path]
-    found: object = claims
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
 
 
 def read_words(value: object) -> frozenset[str]:

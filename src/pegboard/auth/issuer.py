@@ -16,7 +16,7 @@ class Introspection(Struct, frozen=True):
     """How to ask an issuer whether a token is active (RFC 7662).
 
     client_id: the name of this server at the issuer.
-    client_secret: its secret.
+    client_secret: its secret; in a file, as ${VARIABLE}.
     url: the introspection endpoint; without it, the one in the issuer's metadata.
     seconds: how long an answer may be used before the issuer is asked again.
     """
@@ -34,7 +34,7 @@ class SignInClient(Struct, frozen=True):
     """How people sign in at an issuer with a browser, for the console and other pages (OpenID Connect).
 
     client_id: the name of this server at the issuer, where its redirect URI is `<URL of the server>/sign-in/callback`.
-    client_secret: its secret; empty for a public client.
+    client_secret: its secret; in a file, as ${VARIABLE}; empty for a public client.
     scopes: the scopes to request, besides `openid` and those of `Auth(scopes=…)`.
     """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pegboard.auth.issuer import IssuerConnection
@@ -31,17 +31,10 @@ MAX_KEYS: Final = 100
 class IssuerKeys:
     """The keys of one issuer, by id."""
 
-    def __init__(
-        self,
-        issuer: str,
-        jwks_uri: str | None,
-        connection: IssuerConnection,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, issuer: str, jwks_uri: str | None, connection: IssuerConnection) -> None:
         self._issuer = issuer
         self._jwks_uri = jwks_uri
         self._connection = connection
-        self._clock = clock
         self._keys: tuple[tuple[Mapping[str, Any], Any], ...] = ()
         self._fetched = -STALE_SECONDS
         self._asked = -STALE_SECONDS
@@ -50,7 +43,7 @@ class IssuerKeys:
 
     def find(self, key_id: object, algorithm: str) -> list[Any] | None:
         """The keys that may have signed a token, at once; None if they have to be fetched first."""
-        now = self._clock()
+        now = time.monotonic()
         if now - self._fetched > FRESH_SECONDS:
             if now - self._fetched > STALE_SECONDS:
                 return None
@@ -60,11 +53,11 @@ class IssuerKeys:
 
     async def fetch(self, key_id: object, algorithm: str) -> list[Any]:
         """The same after fetching the key set, if it is time for that."""
-        now = self._clock()
+        now = time.monotonic()
         self._begin(now, RETRY_SECONDS if self._failed else ROTATION_SECONDS)
         if self._fetching is not None:
             await asyncio.shield(self._fetching)
-        if self._clock() - self._fetched > STALE_SECONDS:
+        if time.monotonic() - self._fetched > STALE_SECONDS:
             raise unavailable("The keys of the issuer cannot be fetched now; try again later")
         return self._matching(key_id, algorithm)
 
@@ -106,7 +99,7 @@ class IssuerKeys:
             _log.warning("the keys of the issuer %s can be fetched again", self._issuer)
         self._failed = False
         self._keys = found
-        self._fetched = self._clock()
+        self._fetched = time.monotonic()
 
     async def _read(self) -> tuple[tuple[Mapping[str, Any], Any], ...]:
         url = self._jwks_uri

@@ -21,6 +21,7 @@ from pegboard.auth.issuer_keys import IssuerKeys
 from pegboard.auth.request_credentials import AuthRefusal, VerifiedIdentity, invalid_token, unavailable
 from pegboard.auth.signatures import BadJwt, check_header, split_jwt, verify_signature
 from pegboard.errors import ServerFault
+from pegboard.log_allowance import LogAllowance
 
 _log = logging.getLogger("pegboard.auth")
 
@@ -56,6 +57,8 @@ class OpenIdLogin:
         self._client = client
         self._connection = connection
         self._clock = clock
+        # Everybody can send a redirect that fails.
+        self._allowance = LogAllowance(_log, f"sign-ins at {issuer.issuer}")
         self.keys = IssuerKeys(issuer.issuer, issuer.jwks_uri, connection)
         self._metadata: Mapping[str, Any] | None = None
         self._ask_at = 0.0
@@ -85,7 +88,9 @@ class OpenIdLogin:
         if parameters.get("iss", self.issuer.issuer) != self.issuer.issuer:
             raise invalid_token("This answer is of another issuer")
         if "error" in parameters:
-            _log.warning("%s refused a sign-in: %s", self.issuer.issuer, ascii(parameters["error"][:100]))
+            self._allowance.log(
+                logging.WARNING, "%s refused a sign-in: %s", self.issuer.issuer, ascii(parameters["error"][:100])
+            )
             raise invalid_token("The issuer refused the sign-in")
         code = parameters.get("code", "")
         if not 0 < len(code) <= _CODE_CHARACTERS:
@@ -93,7 +98,9 @@ class OpenIdLogin:
         answer = await self._exchange(code, attempt, redirect_uri)
         token = answer.get("id_token")
         if not isinstance(token, str):
-            _log.error("%s: the token response has no id_token; is it an OpenID provider?", self.issuer.issuer)
+            self._allowance.log(
+                logging.ERROR, "%s: the token response has no id_token; is it an OpenID provider?", self.issuer.issuer
+            )
             raise invalid_token("The issuer sent no ID token")
         claims = await self._read_id_token(token, attempt)
         principal = read_principal(claims, self.issuer, "Bearer")
@@ -117,7 +124,7 @@ class OpenIdLogin:
         try:
             return await self._connection.post(metadata["token_endpoint"], form, name, secret)
         except ServerFault as fault:
-            _log.error("a sign-in failed: %s", fault)
+            self._allowance.log(logging.ERROR, "a sign-in failed: %s", fault)
             raise invalid_token("The issuer did not accept the sign-in; try again") from None
 
     async def _read_id_token(self, token: str, attempt: LoginAttempt) -> Mapping[str, Any]:
@@ -155,6 +162,8 @@ class OpenIdLogin:
         if self._metadata is None:
             raise unavailable("The issuer cannot be reached now; try again later")
         if not isinstance(self._metadata.get(wanted), str):
-            _log.error("signing in at %s is not possible: its metadata name no %s", self.issuer.issuer, wanted)
+            self._allowance.log(
+                logging.ERROR, "signing in at %s is not possible: its metadata name no %s", self.issuer.issuer, wanted
+            )
             raise AuthRefusal("The issuer has no page to sign in", status=502)
         return self._metadata

@@ -44,6 +44,16 @@ class Principal(Struct, frozen=True, eq=False):
         return hash(self.id)
 
 
+def find_claim(claims: Mapping[str, object], path: str) -> object:
+    """A claim by its name, or by a path such as `realm_access.roles`."""
+    if path in claims:
+        return claims[path]
+    found: object = claims
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
 OWN_PROCESS: Final = Principal("", kind="local")
 """The program that a board is part of: a client in the same process, or a gateway that lists the tools of the board."""
 ANONYMOUS: Final = Principal("", kind="anonymous")

@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 from pegboard.binding.conversion import BindingProblem, Load, explain
 from pegboard.binding.decoder import compile_decoder
 from pegboard.binding.msgspec_types import compile_names, drops_names, either_type
-from pegboard.binding.number_types import convert_numbers, takes_decimals
+from pegboard.binding.number_types import NumberConverter, takes_decimals
 from pegboard.call import Json
 from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_writer import is_shown_plain, new_default
@@ -145,14 +145,8 @@ class Binder:
         return bound
 
     def _convert_numbers(self, value: Mapping[str, Json], digits: ExactFloats | None) -> Mapping[str, Json]:
-        settled = {
-            field.name: convert_numbers(field.shape, value[field.name], self._named, digits)
-            for field in self._fields
-            if field.name in value
-        }
-        if all(settled[name] is value[name] for name in settled):
-            return value
-        return {**value, **settled}
+        shapes = {field.name: field.shape for field in self._fields if field.name in value}
+        return NumberConverter(self._named, digits).convert_members(shapes, value)
 
 
 def _bind_as_sent(

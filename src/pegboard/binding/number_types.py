@@ -33,7 +33,7 @@ def convert_numbers(
     With `digits`, a float becomes a Decimal, as it was written, wherever the shape accepts one and no float. A part
     without changes is returned as it is.
     """
-    return _NumberConverter(named, digits).convert(shape, value)
+    return NumberConverter(named, digits).convert(shape, value)
 
 
 def takes_decimals(shape: Shape) -> bool:
@@ -41,7 +41,9 @@ def takes_decimals(shape: Shape) -> bool:
     return any(isinstance(part, ScalarShape) and part.format == "decimal" for part in walk(shape))
 
 
-class _NumberConverter:
+class NumberConverter:
+    """Converts one value, with the named shapes that its shape refers to."""
+
     __slots__ = ("_digits", "_known", "_named")
 
     def __init__(self, named: Mapping[Hashable, RecordShape | AliasShape], digits: ExactFloats | None) -> None:
@@ -79,14 +81,13 @@ class _NumberConverter:
                 settled = [self.convert(item, part) for item, part in zip(items, value, strict=False)]
                 return _unchanged_or([*settled, *value[len(settled) :]], value)
             case MapShape(value=inner) if isinstance(value, dict):
-                return self._convert_members(dict.fromkeys(value, inner), value)
+                return self.convert_members(dict.fromkeys(value, inner), value)
             case RecordShape(fields=fields) if isinstance(value, dict):
-                return self._convert_members(
-                    {field.name: field.shape for field in fields if field.name in value}, value
-                )
+                return self.convert_members({field.name: field.shape for field in fields if field.name in value}, value)
         return value
 
-    def _convert_members(self, shapes: Mapping[str, Shape], value: dict[str, Json]) -> Json:
+    def convert_members(self, shapes: Mapping[str, Shape], value: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Convert the members of an object that have a shape."""
         settled = {name: self.convert(shape, value[name]) for name, shape in shapes.items()}
         if all(settled[name] is value[name] for name in settled):
             return value

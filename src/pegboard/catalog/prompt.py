@@ -169,7 +169,8 @@ class PromptCatalog:
 
     def add(self, prompt: Prompt) -> None:
         if prompt.name in self._prompts:
-            raise DeclarationError(f"{prompt.tool.source}: the prompt {prompt.name!r} already exists")
+            where = f"{prompt.tool.source}: " if prompt.relay is None else ""
+            raise DeclarationError(f"{where}the prompt {prompt.name!r} already exists")
         self._prompts[prompt.name] = prompt
         self._changed()
 

@@ -268,7 +268,8 @@ class ResourceCatalog:
         """Add a resource; a URI that is already in use is rejected."""
         home = self._fixed if resource.template is None else self._templates
         if resource.uri in home:
-            raise DeclarationError(f"{resource.tool.source}: the resource {resource.uri!r} already exists")
+            where = f"{resource.tool.source}: " if resource.relay is None else ""
+            raise DeclarationError(f"{where}the resource {resource.uri!r} already exists")
         home[resource.uri] = resource
         self._index = None
         self._changed()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from msgspec import Struct
 
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
@@ -16,6 +19,27 @@ from pegboard.tools.naming import NameSuggestions, snake_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
 
 
+def _order_versions(version: str) -> list[tuple[bool, int, str]]:
+    """Numbers are compared as numbers, and come after texts."""
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"[._-]", version)]
+
+
+class ToolSelection(Struct, frozen=True):
+    """Tools by name, tag or category: each that any of these covers."""
+
+    names: frozenset[str]
+    tags: frozenset[str]
+    categories: frozenset[str]
+
+    def covers(self, tool: Tool) -> bool:
+        """Whether a tool is one of them."""
+        return (
+            not self.names.isdisjoint((tool.name, tool.versioned))
+            or tool.category in self.categories
+            or not self.tags.isdisjoint(frozenset(tool.tags))
+        )
+
+
 class ToolCatalog:
     """Looks up tools by exact name; every change increments `generation` and notifies watchers.
 
@@ -23,11 +47,16 @@ class ToolCatalog:
     """
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
+        # Those that are enabled, and all of them.
         self._tools: dict[str, Tool] = {}
+        self._all: dict[str, Tool] = {}
+        self._switches: dict[ToolSelection, bool] = {}
         self._by_words: dict[str, str] = {}
         self._listed: tuple[int, dict[str, EncodedResult], ShownLists[EncodedResult]] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._near: list[Callable[[], None]] = []
+        self._touched: list[Callable[[], None]] = []
+        self._checks: list[Callable[[Tool], None]] = []
         self._suggestions = NameSuggestions()
         self.generation = 0
         self.caching = Caching(scope="public")
@@ -41,7 +70,7 @@ class ToolCatalog:
     @property
     def newest(self) -> Tool | None:
         """The tool that was added last."""
-        return next(reversed(self._tools.values()), None)
+        return next(reversed(self._all.values()), None)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(tuple(self._tools.values()))
@@ -73,54 +102,124 @@ class ToolCatalog:
 
     def suggest(self, name: str, view: View | None = None) -> list[str]:
         """Up to three names that are close to an unknown one; none after too many unknown names."""
-        shown = self._tools if view is None else [tool.name for tool in self.shown(view)]
+        listed = [tool for tool in tuple(self._tools.values()) if tool.listed] if view is None else self.shown(view)
+        shown = [tool.name for tool in listed]
         return self._suggestions.suggest(name, shown)
 
     def shown(self, view: View) -> list[Tool]:
         """The tools that callers with this view see."""
-        return [tool for tool in tuple(self._tools.values()) if view.of(tool).listed]
+        return [tool for tool in tuple(self._tools.values()) if tool.listed and view.of(tool).listed]
 
     def add(self, tool: Tool | Callable[..., Any]) -> Tool:
         """Add a tool; a name that is in use, or has the same words as one in use, is rejected."""
         tool = tool.prepare() if isinstance(tool, Tool) else tool_from_function(tool)
+        if tool.version and not tool.mounted and not tool.versioned:
+            return self._add_version(tool)
         words = snake_case(tool.name)
-        taken = self._by_words.get(words)
+        taken = self.taken(tool.name)
         if taken is not None:
             how = "is taken" if taken == tool.name else f"has the same words as {taken!r}"
-            other = self._tools[taken].source
+            other = self._all[taken].source
             raise DeclarationError(
                 f"{tool.source}: the tool name {tool.name!r} {how}"
                 + (f" (declared at {other})" if other else "")
                 + "; give one of them another name"
             )
-        self._tools[tool.name] = tool
+        for check in self._checks:
+            check(tool)
+        self._all[tool.name] = tool
         self._by_words[words] = tool.name
-        self._changed()
+        if self._is_enabled(tool):
+            self._tools[tool.name] = tool
+            self._changed()
+        else:
+            self._tools_changed()
         return tool
+
+    def _add_version(self, tool: Tool) -> Tool:
+        """Add one version of a tool: under a name with the version, and if it is the highest one under its own name."""
+        latest = self._all.get(tool.name)
+        if latest is not None and not latest.version:
+            raise DeclarationError(
+                f"{tool.source}: {tool.name!r} exists without a version (declared at {latest.source}); give it one, too"
+            )
+        pinned = self.add(tool.pinned())
+        if latest is not None and _order_versions(latest.version) > _order_versions(tool.version):
+            return pinned
+        if latest is not None:
+            self._drop(latest.name)
+        plain = tool.renamed(tool.name)
+        plain.versioned = tool.name
+        return self.add(plain)
+
+    def _drop(self, name: str) -> Tool:
+        tool = self._all.pop(name)
+        self._tools.pop(name, None)
+        del self._by_words[snake_case(name)]
+        return tool
+
+    def taken(self, name: str) -> str | None:
+        """The name of the tool that has the same words as this name."""
+        return self._by_words.get(snake_case(name))
 
     def remove(self, name: str) -> Tool:
         """Remove a tool."""
-        tool = self.find(name)
-        del self._tools[name]
-        del self._by_words[snake_case(name)]
+        tool = self._all.get(name) or self.find(name)
+        self._drop(name)
+        if tool.version and tool.listed and not tool.mounted:
+            self._remove_version(tool)
         self._changed()
         return tool
+
+    def _remove_version(self, tool: Tool) -> None:
+        """The listed version is removed: the next one takes its place."""
+        self._drop(f"{tool.name}.v{tool.version}")
+        others = [other for other in self._all.values() if other.versioned == tool.name]
+        if others:
+            latest = max(others, key=lambda other: _order_versions(other.version)).renamed(tool.name)
+            latest.listed, latest.own_name = True, tool.own_name
+            self.add(latest)
 
     def replace_all(self, tools: Iterable[Tool], *, tell: bool = True) -> None:
         """Replace all tools by these, in this order: prepared tools with different names.
 
         `tell` says whether the list that clients see has changed.
         """
-        self._tools = {tool.name: tool for tool in tools}
-        self._by_words = {snake_case(name): name for name in self._tools}
+        self._all = {tool.name: tool for tool in tools}
+        self._tools = {name: tool for name, tool in self._all.items() if self._is_enabled(tool)}
+        self._by_words = {snake_case(name): name for name in self._all}
         if tell:
             self._changed()
         else:
             self._tools_changed()
 
+    def switch(self, selection: ToolSelection, *, on: bool) -> None:
+        """Enable or disable the tools of a selection, also those that are added later; the latest switch counts."""
+        for name in selection.names:
+            if name not in self._all:
+                self.find(name)
+        self._switches.pop(selection, None)
+        self._switches[selection] = on
+        before = self._tools
+        self._tools = {name: tool for name, tool in self._all.items() if self._is_enabled(tool)}
+        if list(before) != list(self._tools):
+            self._changed()
+
+    def _is_enabled(self, tool: Tool) -> bool:
+        for selection in reversed(self._switches):
+            if selection.covers(tool):
+                return self._switches[selection]
+        return True
+
     def _touch(self) -> None:
         """The tools changed in a way that their list does not show: chains are composed again."""
         self.generation += 1
+        for watcher in self._touched:
+            watcher()
+
+    def _watch_touches(self, watcher: Callable[[], None]) -> None:
+        """Call back whenever chains have to be composed again although no tool was added or removed."""
+        self._touched.append(watcher)
 
     def _watch(self, watcher: Callable[[], None]) -> None:
         """Call back after each change of the list that clients see."""
@@ -157,6 +256,7 @@ class ToolCatalog:
         """All lists: the whole one, and one for each transport that some tool excludes."""
         tools = tuple(self._tools.values())
         hints = self.caching.hints()
+        tools = tuple(tool for tool in tools if tool.listed)
         lists = {"": EncodedResult({"tools": [tool.definition() for tool in tools], **hints})}
         for transport in TRANSPORTS:
             shown = [tool for tool in tools if not tool.transports or transport in tool.transports]
@@ -172,7 +272,11 @@ class ToolCatalog:
         `strict` uses OpenAI's strict subset for every tool that it can express; `description_tokens` limits each
         description.
         """
-        return export(self, form, ExportOptions(strict=strict, description_tokens=description_tokens))
+        return export(
+            [tool for tool in self if tool.listed],
+            form,
+            ExportOptions(strict=strict, description_tokens=description_tokens),
+        )
 
     def _tools_changed(self) -> None:
         self.generation += 1

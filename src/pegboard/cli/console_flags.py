@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import logging
+from typing import Final
 
-from pegboard.console.console import Console
-from pegboard.console.console_subject import ConsoleSubject
+from pegboard.console.console import Console, subject_of
+from pegboard.errors import SetupError
 from pegboard.middleware.observability.history import History
 from pegboard.server.hosting import Hosted
 from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
+
+_log = logging.getLogger("pegboard")
+
+# Each worker has its own connections to servers, its own sessions and its own open questions: a page would show and change
+# those of the worker that its last request happened to reach.
+_ONE_WORKER: Final = (
+    "the console needs a single worker: use --workers 1, or `pegboard history --follow` for the calls of all workers"
+)
 
 
 def add_console_flags(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +34,17 @@ def add_console_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_console(
-    served: Hosted,
-    make_subject: Callable[[History], ConsoleSubject],
-    chosen: argparse.Namespace,
-    options: ServingOptions,
+    served: Hosted, chosen: argparse.Namespace, options: ServingOptions, token: str | None = None
 ) -> Console | None:
     """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in.
 
-    The history is kept without a console, too, if there is a store.
+    The history is kept without a console, too, if there is a store. `token` is the one in the link, if the launch has
+    several processes.
     """
+    if chosen.console and options["workers"] > 1 and options["transport"] != "stdio":
+        if chosen.open:
+            raise SetupError(f"--open: {_ONE_WORKER}")
+        _log.info("%s", _ONE_WORKER)
     local = options["uds"] is None and is_loopback(options["host"])
     is_shown = (
         chosen.console
@@ -43,8 +54,8 @@ def add_console(
     )
     if not is_shown and (not chosen.history or options["store"] == "memory"):
         return None
-    subject = make_subject(History(store=chosen.history))
-    return Console(subject, link=local) if is_shown else None
+    subject = subject_of(served, History(store=chosen.history))
+    return Console(subject, link=local, token=token) if is_shown else None
 
 
 def announce_approvals(served: Hosted) -> list[str]:

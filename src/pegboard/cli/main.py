@@ -9,42 +9,25 @@ from importlib import import_module
 from typing import NoReturn
 
 from pegboard import __version__
+from pegboard.cli.verb_parser import SuggestingParser
+from pegboard.cli.verbs import VERBS, module_of, render_verbs
 from pegboard.errors import PegboardError
 from pegboard.logs.log_lines import guard_last_resort, report_setup_error
-
-VERBS = {
-    "demo": "serve a gateway with three sample servers",
-    "run": "serve a board, over HTTP or stdio",
-    "up": "serve many servers as one, from a configuration file",
-    "keys": "add, list and revoke the API keys of a server",
-    "approvals": "list calls that wait for an approval, and decide them",
-    "login": "log in to a server of a configuration",
-    "connections": "list and remove the connections of users to servers",
-    "lock": "pin tool definitions; review and accept changes",
-    "audit": "check an audit log, and search it",
-    "history": "search the latest calls of a server",
-    "lint": "check rules; show what a caller may see and use",
-    "list": "list the tools of a file or a server",
-    "call": "call a tool of a file or a server",
-    "read": "read a resource",
-    "prompt": "print the messages of a prompt",
-    "inspect": "show a server's name, revision and everything it offers",
-}
 
 OK, TOOL_ERROR, USAGE, CANNOT_CONNECT = 0, 1, 2, 3
 
 _EPILOG = """\
-          exit codes: 0 ok, 1 a tool returned an error, 2 wrong usage or set-up, 3 cannot connect
-          Run `pegboard VERB --help` for the options of a verb."""
+exit codes: 0 ok, 1 a tool returned an error, 2 wrong usage or set-up, 3 cannot connect
+Run `pegboard VERB --help` for the options of a verb."""
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
     """The `pegboard` command."""
     arguments = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(
+    parser = SuggestingParser(
         prog="pegboard",
         description="MCP servers in Python: serve tools, call servers, and combine many servers behind one endpoint.",
-        epilog="verbs:\n" + "\n".join(f"  {verb:<11} {text}" for verb, text in VERBS.items()) + "\n\n" + _EPILOG,
+        epilog=f"{render_verbs()}\n\n{_EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="pegboard [-h] [--version] VERB …",
     )
@@ -54,7 +37,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     guard_last_resort()
     # Modules are not garbage: a tenth of the start would go into searching them, again and again.
     gc.disable()
-    verb = import_module(f"pegboard.cli.commands.{chosen.verb}_command")
+    verb = import_module(module_of(chosen.verb))
     gc.freeze()
     gc.enable()
     try:

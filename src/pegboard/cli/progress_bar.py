@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
+from pegboard.background_tasks import end_tasks
 from pegboard.cli.output import note, redraw
 
+SHOWN_AFTER_SECONDS: Final = 1.0
+
 _BAR: Final = 20
+
+
+@asynccontextmanager
+async def waiting(text: str, seconds: float = SHOWN_AFTER_SECONDS) -> AsyncIterator[None]:
+    """Show on a terminal what is waited for, if that takes longer than a moment."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    began = time.monotonic()
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            redraw(f"{text} … {time.monotonic() - began:.0f} s")
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        await end_tasks(showing)
+        if time.monotonic() - began >= seconds:
+            redraw("")
 
 
 class ProgressBar:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Collection
 from typing import Any, Unpack, cast
 
 from pegboard.server.serving_options import OPTIONS, ServingOption, ServingOptions, resolve_options
 
 
-def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory") -> None:
-    """Add a flag for each option; `store` describes the verb's default store."""
+def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory", without: Collection[str] = ()) -> None:
+    """Add a flag for each option; `store` describes the verb's default store, `without` is what the verb cannot do."""
     transport = parser.add_mutually_exclusive_group()
     for name, text in (("http", "serve HTTP"), ("stdio", "serve stdin and stdout")):
-        transport.add_argument(
-            f"--{name}", action="store_const", dest="transport", const=name, default=argparse.SUPPRESS, help=text
-        )
+        if name not in without:
+            transport.add_argument(
+                f"--{name}", action="store_const", dest="transport", const=name, default=argparse.SUPPRESS, help=text
+            )
     groups = {
         title: parser.add_argument_group(title)
         for title in dict.fromkeys(option.help.group for option in OPTIONS.values())
     }
     for option in OPTIONS.values():
-        if option.name != "transport":
+        if option.name not in ("transport", *without):
             default = store if option.name == "store" else option.help.default
             groups[option.help.group].add_argument(
                 option.flag, dest=option.name, default=argparse.SUPPRESS, **_details(option, default)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.servers.downstream import Downstream
+from pegboard.server.hosting import Hosted
 from pegboard.tools.naming import counted
 
 _WORDS = {"needs_login": "needs login"}
 
 
-def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> list[str]:
-    """The connected servers, the token costs, and the next steps."""
+def render_status(gateway: Gateway, url: str, seconds: float, command: str, store: str = "") -> list[str]:
+    """The connected servers, the token costs, and the next steps; `store` is the flag that names its store."""
     lines = render_servers(gateway, seconds)
     costs = gateway._main.costs()
     lines.append("")
@@ -23,10 +24,26 @@ def render_status(gateway: Gateway, url: str, seconds: float, command: str) -> l
     if url.startswith("http"):
         base = url.removesuffix("/mcp")
         lines += [f"           {base}/toolboxes/{name}/mcp" for name in gateway.config.toolboxes]
-        lines.append(f"  try      {command} list {url}")
-        lines.append(f"  add to   claude mcp add --transport http {gateway.config.name} {url}")
+        lines += connect_lines(gateway, url, f"{command} list {url}", f"{command} keys add NAME {store}")
     lines += _next_steps(gateway, command)
     return [redact(line, gateway.config.secrets) for line in lines]
+
+
+def store_flag(address: str) -> str:
+    """The flag that names a store; an address with credentials is left out."""
+    return f"--store {'ADDRESS' if '@' in address else address}"
+
+
+def connect_lines(served: Hosted, url: str, sample: str, add_key: str) -> Iterator[str]:
+    """A command to try, and how to add the server to a client; where API keys are accepted, with one.
+
+    `add_key` is the command that adds a key.
+    """
+    header = ' --header "Authorization: Bearer $KEY"' if served.auth is not None and served.auth.keys else ""
+    if header:
+        yield f"  key      KEY=$({add_key})"
+    yield f"  try      {sample}{header}".rstrip()
+    yield f"  add to   claude mcp add --transport http {served.info['name']} {url}{header}"
 
 
 def render_servers(gateway: Gateway, seconds: float) -> list[str]:

@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 
 import pegboard
 from pegboard.cli.output import note
+from pegboard.cli.progress_bar import waiting
 from pegboard.cli.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
 from pegboard.client.client_channel import OnElicit
 from pegboard.errors import Refusal, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.revisions import SUPPORTED
+from pegboard.tools.naming import counted
 
 # host:port, as in a browser
 _URL: Final = re.compile(r"[\w.-]+:\d{1,5}(/.*)?")
@@ -36,11 +38,11 @@ class TargetArgument:
 
     def __init__(self, chosen: argparse.Namespace, command: list[str]) -> None:
         self.chosen = chosen
-        self._command = command
+        self.command = command
 
     @property
     def name(self) -> str:
-        return " ".join(self._command) or str(self.chosen.target)
+        return " ".join(self.command) or str(self.chosen.target)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -54,7 +56,7 @@ class TargetArgument:
                 yield client
 
     def _is_config(self) -> bool:
-        return not self._command and self.chosen.target.endswith((".json", ".toml"))
+        return not self.command and self.chosen.target.endswith((".json", ".toml"))
 
     @asynccontextmanager
     async def _gateway_client(self) -> AsyncIterator[Client]:
@@ -64,7 +66,8 @@ class TargetArgument:
         async with Client(
             gateway, timeout=self.chosen.timeout, version=self.chosen.protocol, elicit=elicit()
         ) as client:
-            await gateway.wait_connected(self.chosen.timeout or _CONNECT_SECONDS, lazy=True)
+            async with waiting(f"connecting to {counted(len(gateway.downstreams), 'server')}"):
+                await gateway.wait_connected(self.chosen.timeout or _CONNECT_SECONDS, lazy=True)
             yield client
 
     def _open(self) -> Client:
@@ -75,16 +78,20 @@ class TargetArgument:
             "timeout": chosen.timeout,
             "elicit": elicit(),
         }
-        if self._command:
+        if self.command:
             # A command typed in a shell gets the environment of the shell.
-            return Client(self._command, env=dict(os.environ), **flags)
-        if chosen.target.startswith(("http://", "https://", "ws://", "wss://")):
-            return Client(_with_default_path(chosen.target), headers=read_headers(chosen.header), **flags)
+            return Client(self.command, env=dict(os.environ), **flags)
+        if is_url(chosen.target):
+            return Client(with_default_path(chosen.target), headers=read_headers(chosen.header), **flags)
         if _URL.fullmatch(chosen.target):
             raise SetupError(
                 f"{chosen.target} is not a file; the URL of a server starts with http://, https://, ws:// or wss://"
             )
         return Client(load_board(chosen.target), timeout=chosen.timeout, version=chosen.protocol, elicit=elicit())
+
+
+def is_url(target: str) -> bool:
+    return target.startswith(("http://", "https://", "ws://", "wss://"))
 
 
 def elicit() -> OnElicit | None:
@@ -138,7 +145,7 @@ def run(verb: str, work: Coroutine[Any, Any, int]) -> int:
         return USAGE
 
 
-def _with_default_path(url: str) -> str:
+def with_default_path(url: str) -> str:
     """The URL; without a path, that of our own servers."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)

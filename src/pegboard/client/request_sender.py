@@ -6,7 +6,8 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from contextlib import nullcontext
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,14 +17,23 @@ from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.link import OutgoingRequest, ServerLink, with_credentials
 from pegboard.client.list_cache import CACHED
 from pegboard.deadline import Deadline, paused
-from pegboard.errors import ConnectionLost, HeaderMismatch, Refusal, ResponseTimeout, ServerFault, Unreachable
+from pegboard.errors import (
+    ConnectionLost,
+    HeaderMismatch,
+    LoginFailed,
+    Refusal,
+    ResponseTimeout,
+    ServerFault,
+    Unauthorized,
+    Unreachable,
+)
 
 _WITHOUT_DEADLINE: Final = 5.0
 
 # Requests without side effects, which may be retried even if they may have arrived.
 _REPEATABLE: Final = frozenset({*CACHED, "prompts/get", "completion/complete", "ping"})
 
-T = TypeVar("T")
+_NO_DEADLINE: Final = nullcontext()
 
 FAILURE_LIMIT: Final = 8
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -109,58 +119,87 @@ class RequestSender(Struct, eq=False):
 
     async def open(self) -> None:
         """Open the link, with credentials if it uses some."""
-        await self._with_credentials(self.link.open)
+        authorizer = self.link.authorizer
+        if authorizer is None:
+            return await self.link.open()
+        return await with_credentials(self.link.open, authorizer, lambda: paused(self.waits))
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
         """A subscription, which has no deadline."""
         return await self.send_once(OutgoingRequest(method="subscriptions/listen", params=params, channel=channel))
 
-    async def send_once(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request once, past the circuit breaker."""
-        return await self._with_credentials(lambda: self.link.request(out))
-
     async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request within its deadline; ResponseTimeout if that passes."""
-        deadline = out.deadline
-        if deadline is None:
-            return await self._send(out)
-        self.waits.add(deadline)
-        try:
-            with deadline:
-                return await self._send(out)
-        except TimeoutError as late:
-            if not deadline.expired or isinstance(late, ResponseTimeout):
-                raise
-            fault = ResponseTimeout(f"{self.link.name}: no response to {out.method} within {deadline.seconds:g} s")
-            self.breaker.fail(fault)
-            raise fault from None
-        finally:
-            self.waits.discard(deadline)
+        """Send a request within its deadline; ResponseTimeout if that passes.
 
-    async def _send(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request, and again if the server cannot have worked on it or a repetition is safe."""
-        link, breaker = self.link, self.breaker
+        It is sent again if the server cannot have worked on it or a repetition is safe.
+        """
+        link, breaker, deadline = self.link, self.breaker, out.deadline
         if breaker.failures:
             breaker.enter()
-        for attempt in range(self.retries + 1):
-            plain = link.authorizer is None and not (link.mirrors and out.method == "tools/call")
-            try:
-                result = await (link.request(out) if plain else self._with_credentials(lambda: self._request(out)))
-            except (Unreachable, ConnectionLost) as fault:
-                breaker.fail(fault)
-                wait = self._pause(fault, attempt, out)
-                # If the deadline would pass during the pause, the caller gets the fault instead.
-                if wait is None or (out.deadline is not None and wait >= out.deadline.left()):
-                    raise
-            except Refusal:
-                breaker.succeed()
+        if deadline is not None:
+            self.waits.add(deadline)
+        try:
+            with deadline or _NO_DEADLINE:
+                for attempt in range(self.retries + 1):
+                    plain = link.authorizer is None and not link.mirrors
+                    try:
+                        result = await (link.request(out) if plain else self.send_once(out))
+                    except (Unreachable, ConnectionLost) as fault:
+                        breaker.fail(fault)
+                        wait = self._pause(fault, attempt, out)
+                        # If the deadline would pass during the pause, the caller gets the fault instead.
+                        if wait is None or (deadline is not None and wait >= deadline.left()):
+                            raise
+                    except Refusal:
+                        breaker.succeed()
+                        raise
+                    else:
+                        if breaker.failures:
+                            breaker.succeed()
+                        return result
+                    await asyncio.sleep(wait)
+        except TimeoutError as late:
+            if deadline is None or not deadline.expired or isinstance(late, ResponseTimeout):
                 raise
-            else:
-                if breaker.failures:
-                    breaker.succeed()
-                return result
-            await asyncio.sleep(wait)
+            fault_of_time = ResponseTimeout(f"{link.name}: no response to {out.method} within {deadline.seconds:g} s")
+            breaker.fail(fault_of_time)
+            raise fault_of_time from None
+        finally:
+            if deadline is not None:
+                self.waits.discard(deadline)
         raise AssertionError("the last attempt is not waited for")
+
+    async def send_once(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """Send a request in one attempt, past the circuit breaker, with the credentials and headers that it needs.
+
+        While a person logs in for one request, all of them wait.
+        """
+        link, tools, authorizer = self.link, self.tools, self.link.authorizer
+        entry = None if authorizer is None else authorizer.entry()
+        mirrored = link.mirrors and out.method == "tools/call"
+        generation = tools.generation
+        listed_again = outdated = mirrored and not generation
+        while True:
+            try:
+                if outdated:
+                    await self._learn(generation)
+                    outdated = False
+                if mirrored:
+                    generation = tools.generation
+                    out.mirrors = tools.find(str(out.params.get("name"))).mirrors
+                return await link.request(out)
+            except HeaderMismatch:
+                # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
+                if not mirrored or listed_again:
+                    raise
+                listed_again = outdated = True
+            except Unauthorized as refused:
+                if entry is None or isinstance(refused, LoginFailed):
+                    raise
+                with paused(self.waits):
+                    renewed = await entry.renew(refused.status, refused.challenge)
+                if not renewed:
+                    raise
 
     def _pause(self, fault: Unreachable | ConnectionLost, attempt: int, out: OutgoingRequest) -> float | None:
         """How long to wait before a retry; None for no retry."""
@@ -176,28 +215,6 @@ class RequestSender(Struct, eq=False):
         if out.method == "tools/call":
             return self.tools.find(str(out.params.get("name"))).repeatable
         return out.method in _REPEATABLE
-
-    def _with_credentials(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """While a person logs in for one request, all of them wait."""
-        authorizer = self.link.authorizer
-        return work() if authorizer is None else with_credentials(work, authorizer, lambda: paused(self.waits))
-
-    async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        if out.method != "tools/call" or not self.link.mirrors:
-            return await self.link.request(out)
-        tools = self.tools
-        if not tools.generation:
-            await self._learn(0)
-        name = str(out.params.get("name"))
-        generation = tools.generation
-        out.mirrors = tools.find(name).mirrors
-        try:
-            return await self.link.request(out)
-        except HeaderMismatch:
-            # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
-            await self._learn(generation)
-            out.mirrors = tools.find(name).mirrors
-            return await self.link.request(out)
 
     async def _learn(self, generation: int) -> None:
         try:

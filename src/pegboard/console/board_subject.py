@@ -29,7 +29,7 @@ class BoardSubject:
             tools = self.tools()
             costs: dict[str, Json] = {"tools": len(tools), "all": sum(_tokens(tool) for tool in tools)}
             self._counted = self.served.tools.generation, costs
-        return {**about("board", self.served.info, self._since), "toolboxes": [], "costs": self._counted[1]}
+        return {**about("board", self.served, self._since), "toolboxes": [], "costs": self._counted[1]}
 
     def tools(self) -> list[dict[str, Json]]:
         name = self.served.name

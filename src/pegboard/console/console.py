@@ -7,6 +7,7 @@ import webbrowser
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -14,7 +15,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
+from pegboard.board import Board
 from pegboard.call import Json
+from pegboard.config.foreign.known_clients import connection_texts
+from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console_access import RIGHTS, SECURITY_HEADERS, ConsoleAccess, Right, refuse
 from pegboard.console.console_calls import ConsoleCalls
 from pegboard.console.console_people import list_approvals, list_principals, list_records, view_as
@@ -22,6 +26,9 @@ from pegboard.console.console_sessions import describe_sessions
 from pegboard.console.console_subject import ConsoleSubject
 from pegboard.console.live_stream import LiveStream
 from pegboard.errors import Busy, InvalidParams, LimitReached, PegboardError, StoreDown
+from pegboard.logs.audit_sink import Decision
+from pegboard.middleware.observability.history import History
+from pegboard.server.hosting import Hosted
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import redirect
 from pegboard.server.pages.sign_in import Visitor, read_query, root_of
@@ -77,6 +84,7 @@ class Console:
             "sessions": lambda visitor, query: describe_sessions(subject.served),
             "approvals": lambda visitor, query: list_approvals(subject.served, visitor),
             "connections": lambda visitor, query: subject.connections(visitor.principal),
+            "clients": lambda visitor, query: list(connection_texts(str(subject.overview()["name"]), "{url}")),
             "people": lambda visitor, query: list_principals(subject.served.auth),
             "view": lambda visitor, query: view_as(subject, self._access, query),
             "server": lambda visitor, query: subject.server_tools(query.get("toolbox", ""), query.get("server", "")),
@@ -209,12 +217,14 @@ class Console:
     async def _record(self, request: ChangeRequest, action: str, name: str, **details: Json) -> None:
         """Record a change before it is made."""
         await self._subject.served.audit.record(
-            action,
-            principal=request.visitor.principal.id,
-            name=name,
-            transport="console",
-            address=request.address,
-            details=details,
+            Decision(
+                action,
+                principal=request.visitor.principal.id,
+                name=name,
+                transport="console",
+                address=request.address,
+                details=details,
+            )
         )
 
     async def _call(self, request: ChangeRequest) -> None:
@@ -253,8 +263,8 @@ class Console:
             raise InvalidParams(f"Unknown action {action[:40]!r}; use connect or remove")
         # Recorded by the connections themselves.
         principal = request.visitor.principal
-        told = await self._subject.change_connection(principal, toolbox, server, action)
-        return _json({"told": told, "connections": await self._subject.connections(principal)})
+        outcome = await self._subject.change_connection(principal, toolbox, server, action)
+        return _json({"outcome": outcome, "connections": await self._subject.connections(principal)})
 
     async def _decide(self, request: ChangeRequest) -> Answer:
         # Recorded by the approvals themselves.
@@ -264,6 +274,15 @@ class Console:
             request.text("id"), principal, approve=approve, reason=request.text("reason"), how="console"
         )
         return _json(await list_approvals(served, request.visitor))
+
+
+def subject_of(served: Hosted, history: History | None = None) -> ConsoleSubject:
+    """A board or a gateway, as the console shows it."""
+    if isinstance(served, Board):
+        return BoardSubject(served, history)
+    # A board does not load the gateway.
+    subject: ConsoleSubject = import_module("pegboard.console.gateway_subject").GatewaySubject(served, history)
+    return subject
 
 
 def _link(url: str, token: str) -> str:

@@ -12,7 +12,7 @@ from pegboard.auth.principal import Principal
 from pegboard.call import Json
 from pegboard.console.console_access import RIGHTS, ConsoleAccess
 from pegboard.console.console_subject import ConsoleSubject
-from pegboard.middleware.audit.latest_records import latest_records
+from pegboard.middleware.audit.chain_files import latest_records
 from pegboard.server.hosting import Hosted
 from pegboard.server.pages.sign_in import Visitor
 

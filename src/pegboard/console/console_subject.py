@@ -57,11 +57,12 @@ class ConsoleSubject(Protocol):
         """Accept the current definitions of these tools or servers."""
 
 
-def about(kind: str, info: Mapping[str, Json], since: float) -> dict[str, Json]:
+def about(kind: str, served: Hosted, since: float) -> dict[str, Json]:
     return {
         "kind": kind,
-        "name": info["name"],
-        "version": info["version"],
+        "name": served.info["name"],
+        "version": served.info["version"],
+        "keys": served.auth is not None and served.auth.keys,
         "pegboard": __version__,
         "since": since,
     }

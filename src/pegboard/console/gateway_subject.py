@@ -42,7 +42,7 @@ class GatewaySubject:
             self._costs = endpoint.directory, endpoint.costs()
         costs = self._costs[1]
         return {
-            **about("gateway", self.served.info, self._since),
+            **about("gateway", self.served, self._since),
             "mode": self.served.config.mode,
             "changes": self._changes,
             "toolboxes": [

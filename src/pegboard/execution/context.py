@@ -15,6 +15,7 @@ from pegboard.auth.principal import Principal
 from pegboard.call import Call, Caller, CallScoped, Change, Json, Notification
 from pegboard.errors import QuestionFailed
 from pegboard.execution.call_resources import CallResources
+from pegboard.execution.nested_calls import NestedResult, call_nested
 from pegboard.execution.threads import waiting_outside
 from pegboard.protocol.revisions import LOG_LEVELS
 from pegboard.schema.plain_json import as_plain
@@ -175,6 +176,11 @@ class Context(CallScoped):
         return self._call.state
 
     @property
+    def lifespan(self) -> Mapping[str, Any]:
+        """What the lifespans of the board yielded: `ctx.lifespan["pool"]`."""
+        return self._call_resources.lifespan
+
+    @property
     def tool_name(self) -> str:
         """The name under which this tool was called."""
         return self._call.name
@@ -321,6 +327,28 @@ class Context(CallScoped):
         made = make()
         return self._await_on_loop(rounds.keep(name, lambda: made))
 
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Awaitable[NestedResult]:
+        """Call another tool of the board for the same caller, and return its result.
+
+        The rules of the caller, middleware, repair and the check of the output apply as to any call. Cancelling this call
+        cancels it; its questions go to the caller of this call. Raises ToolError if it fails.
+
+        name: the name of the tool.
+        arguments: its arguments.
+        """
+        return self._nested("tools/call", name, arguments or {})
+
+    def read(self, uri: str) -> Awaitable[NestedResult]:
+        """Read a resource of the board for the same caller: `(await ctx.read("notes://today")).text`."""
+        return self._nested("resources/read", uri, None)
+
+    def _nested(self, method: str, name: str, arguments: Mapping[str, Any] | None) -> Awaitable[NestedResult]:
+        dispatch = self._call_resources.dispatch
+        if dispatch is None:
+            raise RuntimeError("ctx.call and ctx.read need a board; this tool runs without one")
+        work = call_nested(self._call, dispatch, method, name, arguments)
+        return work if get_ident() == self._thread else self._answered(work)
+
     def wait(self, awaitable: Awaitable[T]) -> T:
         """For type checkers: in a thread the other methods return the value itself, without await."""
         return awaitable  # type: ignore[return-value]  # in a thread it is one
@@ -363,6 +391,9 @@ class Context(CallScoped):
 
     def _resume_round(self) -> None:
         """Continue from the previous round, if there was one; rejects a ticket that belongs to another request."""
+        if self._call._depth:
+            # A tool of this round has called it: the round goes on.
+            return
         call = self._call if self._call._origin is None else self._call.origin
         if call._rounds is not None:
             # Not the first run within this round: a middleware retries a failed one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Token
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -83,11 +84,12 @@ class Runner:
         if tool.relay is not None:
             relaying = _relaying(tool, tool.relay, self._arguments, limits, notes)
             return with_timeout(tool, relaying if gate is None else gate(relaying))
-        parse = tool.parse
+        parser = tool.parser
+        bind, view = parser.bind_raw, parser.view
         tell = ResultWriter(tool.output_schema, name=tool.name, limit=limits.result_bytes, dump=tool.dump).write
         perform = self._performer(tool)
         passes = tool.on_parse_error == "pass"
-        mode = self._arguments
+        mode = tool.arguments or self._arguments
 
         # The most common tool, a coroutine function with plain arguments, is called directly.
         author = tool.author if tool.kind == "async" and not tool.injected else None
@@ -95,11 +97,17 @@ class Runner:
             author, perform = None, detached(perform)
 
         async def run(call: Call) -> Reply:
-            parsed = call.parsed = parse(call.raw, mode, limits)
+            raw = call.raw
+            bound = bind(raw)
+            if bound is not None:
+                parsed = ParsedArguments(bound, (), (), view)
+            else:
+                parsed = parser.repair_and_parse(raw, mode, limits)
+                if parsed.warnings:
+                    _log_repairs(tool.name, parsed)
+            call.parsed = parsed
             if call._origin is not None:
                 call._set_parsed(parsed)
-            if parsed.warnings:
-                _log_repairs(tool.name, parsed)
             if parsed.errors and not passes:
                 raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
             value = await (author(parsed.value, _NOTHING) if author is not None else perform(call, parsed))
@@ -115,6 +123,23 @@ class Runner:
         if tool.transports:
             ready = check_transport(tool, ready)
         return with_timeout(tool, ready)
+
+    def transformed(self, tool: Tool, inner: Handler, gate: Gate | None = None) -> Handler:
+        """The Handler of a transformed tool: its arguments are parsed, then those of the original are made of them."""
+        mapping = tool.mapping
+        ready = inner
+        if mapping is not None:
+
+            async def relay(call: Call, parsed: ParsedArguments) -> Reply:
+                try:
+                    return await inner(call.with_arguments(mapping.to_server_arguments(parsed.arguments)))
+                finally:
+                    # For hooks, the arguments of the call are those that its caller knows.
+                    call._set_parsed(parsed)
+
+            notes = tool.repair_notes or self._repair_notes
+            ready = _relaying(tool, relay, self._arguments, self._limits, notes)
+        return with_timeout(tool, ready if gate is None else gate(ready))
 
     def gate(self, tool: Tool, approval: Approval, approvals: Approvals, find_verdict: FindVerdict) -> Gate:
         """The gate that lets only approved calls of a tool through."""
@@ -223,13 +248,14 @@ def _begin_in_thread(tool: Tool, asked: Mapping[str, Any], threads: Threads) -> 
 
     async def begin(call: Call, value: Any, supplied: Mapping[str, Any], scope: ServiceScope | None) -> Any:
         if scope is None:
-            return await threads.run(invoke, value, supplied, owner=call.caller.account)
+            return await threads.run(invoke, value, supplied, owner=call.caller.account, call=call)
         return await threads.run(
             scope.supply,
             asked,
             supplied,
             partial(invoke, value),
             owner=call.caller.account,
+            call=call,
             on_leave=scope.keep_until_done,
         )
 
@@ -252,8 +278,10 @@ def _begin_generator(tool: Tool, asked: Mapping[str, Any], threads: Threads, cal
             return collect(invoke(value, supplied), call, context, left)
 
         if scope is None:
-            return await threads.run(work, supplied, owner=call.caller.account, on_leave=leave)
-        return await threads.run(scope.supply, asked, supplied, work, owner=call.caller.account, on_leave=leave)
+            return await threads.run(work, supplied, owner=call.caller.account, call=call, on_leave=leave)
+        return await threads.run(
+            scope.supply, asked, supplied, work, owner=call.caller.account, call=call, on_leave=leave
+        )
 
     return begin
 
@@ -314,7 +342,9 @@ def _settling(inner: Handler, settle: Settle) -> Handler:
                 return settle(call, exception, task)
             finally:
                 current_call.reset(outer)
-        current_call.reset(outer)
+        if not call.has_own_task or outer.old_value is not Token.MISSING:
+            # Otherwise the context ends with the call, and to reset it would cost as much as to set it.
+            current_call.reset(outer)
         call._task = None
         if call._stopped:
             await _undo_cancel(task)

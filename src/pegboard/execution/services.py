@@ -13,8 +13,9 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, Literal, TypeVar, get_type_hints
 
@@ -39,6 +40,7 @@ class Recipe(Struct, frozen=True):
     make: Callable[..., Any]
     needs: Mapping[str, Any]
     lifetime: Lifetime
+    at_start: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -72,17 +74,46 @@ class Services:
         self._recipes[kind] = Recipe(lambda: instance, {}, "app")
         self._instances.pop(kind, None)
 
-    def factory(self, kind: object, make: Callable[..., Any], *, lifetime: Lifetime = "call") -> None:
-        """Supply what `make` returns, once per call or once for the application."""
+    def factory(
+        self, kind: object, make: Callable[..., Any], *, lifetime: Lifetime = "call", at_start: bool = False
+    ) -> None:
+        """Supply what `make` returns, once per call or once for the application.
+
+        kind: the type that tools ask for.
+        make: a function, async function or generator; its parameters are services, too.
+        lifetime: "call" or "app".
+        at_start: with lifetime="app", make it before the first call; if that fails, the server does not start.
+        """
         if not callable(make):
             raise DeclarationError(f"The factory for {_name(kind)} must be callable, got {type(make).__name__}")
         if lifetime not in ("call", "app"):
             raise DeclarationError(f"lifetime must be 'call' or 'app', got {lifetime!r}")
+        if at_start and lifetime != "app":
+            raise DeclarationError(f'at_start=True needs lifetime="app": {_name(kind)} is made for each call')
         self._check_free(kind)
         needs = _needs(kind, make)
         self._check_cycle(kind, needs)
-        self._recipes[kind] = Recipe(make, needs, lifetime)
+        self._recipes[kind] = Recipe(make, needs, lifetime, at_start)
         self._instances.pop(kind, None)
+
+    def supply_later(self, kind: object, supplier: str) -> None:
+        """Supply what `set_instance` sets when the application starts."""
+
+        def missing() -> None:
+            raise RuntimeError(f"{_name(kind)} is supplied by {supplier}, which has not started")
+
+        self.factory(kind, missing, lifetime="app")
+
+    def set_instance(self, kind: object, instance: object) -> None:
+        """The application's instance, until it is closed."""
+        self._instances[kind] = instance
+
+    @property
+    def at_start(self) -> Mapping[str, Callable[[], Awaitable[Any]]]:
+        """The services that are made before the first call: the name of each, and a function that makes it."""
+        return {
+            _name(kind): partial(self.shared, kind, recipe) for kind, recipe in self._recipes.items() if recipe.at_start
+        }
 
     def _check_free(self, kind: object) -> None:
         """Reject a type that a tool takes from its callers: they could go on sending it."""

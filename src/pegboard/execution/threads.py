@@ -19,10 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 from msgspec import Struct, field
 
+from pegboard.call import Call
 from pegboard.errors import ToolError
 from pegboard.fair_slots import FairSlots
 
@@ -76,6 +78,8 @@ class ThreadJob(Struct, eq=False):
     args: tuple[Any, ...]
     owner: str
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    queued: float = 0.0
+    waited: float = 0.0
     begun: bool = False
     returned: bool = False
     left: asyncio.Future[None] | None = None
@@ -112,11 +116,12 @@ class Threads:
         function: Callable[..., Any],
         *args: Any,
         owner: str = "",
+        call: Call | None = None,
         on_leave: Callable[[asyncio.Future[None]], None] | None = None,
     ) -> Any:
         """Run the function in a thread, in a copy of the current context; raises what the function raises.
 
-        `owner` is the account that it counts for. If cancelled while the function runs, calls `on_leave` with a future
+        `owner` is the account that it counts for; `call` gets a note if it had to wait for a thread. If cancelled while the function runs, calls `on_leave` with a future
         that is done when the function returns.
         """
         loop = asyncio.get_running_loop()
@@ -138,6 +143,8 @@ class Threads:
             if left is not None and on_leave is not None:
                 on_leave(left)
             raise
+        if job.waited and call is not None:
+            call.note_wait("thread", job.waited)
         if type(outcome) is Raised:
             raise outcome.exception
         return outcome
@@ -153,6 +160,7 @@ class Threads:
             removed.results.put(removed.future, Raised(self._full()))
         if not self._slots.wait(job.owner, job):
             raise self._full()
+        job.queued = perf_counter()
 
     def _full(self) -> ToolError:
         waiting = self._slots.most_waiting
@@ -168,7 +176,9 @@ class Threads:
 
     def _begin_waiting(self) -> None:
         while (granted := self._slots.grant()) is not None:
-            self._begin(granted[1])
+            job = granted[1]
+            job.waited = perf_counter() - job.queued
+            self._begin(job)
 
     def release(self) -> None:
         """End the idle threads; later jobs start new ones."""

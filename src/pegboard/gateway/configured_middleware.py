@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pegboard.middleware
-from pegboard.config.gateway_config import GatewayConfig, LateReport, MiddlewareConfig
+from pegboard.config.config_keys import MiddlewareConfig
+from pegboard.config.gateway_config import GatewayConfig, LateReport
 from pegboard.config.middleware_options import MIDDLEWARE, read_options
 from pegboard.config.mistakes import ConfigReport
 from pegboard.config.source_file import KeyPath

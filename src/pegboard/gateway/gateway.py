@@ -23,6 +23,7 @@ from pegboard.board import start_auth
 from pegboard.call import Around, Caller, Change, Handler, Json
 from pegboard.call_target import KINDS, Kind
 from pegboard.client.links.in_process import InProcessServer
+from pegboard.config.config_keys import ToolOverride
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import (
     MAIN,
@@ -30,7 +31,6 @@ from pegboard.config.gateway_config import (
     Mode,
     ServerConfig,
     ToolboxConfig,
-    ToolOverride,
     read_config,
 )
 from pegboard.config.inbound_auth import InboundAuthConfig
@@ -52,7 +52,7 @@ from pegboard.gateway.offers import Offers
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.server_catalog import ServerCatalog
-from pegboard.gateway.servers.server_figures import measure_servers
+from pegboard.gateway.servers.server_figures import SessionDurations, measure_servers
 from pegboard.gateway.servers.server_logins import Logins, token_storage
 from pegboard.gateway.user_access import UserAccess
 from pegboard.gateway.withheld import withhold
@@ -135,6 +135,7 @@ class Gateway(Hosted):
         self._tasks = OwnedTasks()
         self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
+        self._session_durations = SessionDurations()
         self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits, self.accounts)
         self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
         self._downstreams: dict[Key, Downstream] = {}
@@ -221,14 +222,16 @@ class Gateway(Hosted):
         """The figures of this process and of the servers."""
         yield from super().measure()
         yield from measure_servers(self.downstreams, len(self._forwarder.parking_lot))
+        yield from self._session_durations.measure()
 
     @property
     def audit(self) -> AuditSink:
         """Where decisions about this gateway are recorded: the Audit middleware of its configuration, if it has one."""
         return self._main.board.audit
 
-    def end_session(self, caller: Caller) -> None:
+    def end_session(self, caller: Caller, seconds: float) -> None:
         """A session has ended: the connections to servers that were only for it end too."""
+        super().end_session(caller, seconds)
         for downstream in self._downstreams.values():
             downstream.end_session(caller)
 
@@ -508,6 +511,7 @@ class Gateway(Hosted):
             marks=self._marks,
             limits=self.limits,
             installing=self._installing,
+            on_session_end=self._session_durations.add,
         )
 
     # -- changes ---------------------------------------------------------------------------------------------------------

@@ -135,16 +135,17 @@ class GatewayEndpoint:
         return [offers.downstream for offers in self._offers.values()]
 
     def _handle(self, call: Call) -> Coroutine[Any, Any, Reply]:
-        if call.method in _TASKS and (self._takes_tasks or self._forwarder.owns(call.name)):
+        method = call.method
+        if method == "tools/call":
+            if call.name not in self._served or (self._access.restricted and self._hides(call)):
+                return self._call_unlisted(call)
+            return self._dispatch(call)
+        if method in _TASKS and (self._takes_tasks or self._forwarder.owns(call.name)):
             return self._forwarder.task(call)
-        if call.method in _ABOUT_URIS:
+        if method in _ABOUT_URIS:
             return self._answer_about_uri(call)
-        if call.method in _LISTS and self._waits_for_servers(call.method):
+        if method in _LISTS and self._waits_for_servers(method):
             return self._answer_when_connected(call, self.downstreams, self._list_wait)
-        if call.method == "tools/call" and (
-            call.name not in self._served or (self._access.restricted and self._hides(call))
-        ):
-            return self._call_unlisted(call)
         return self._dispatch(call)
 
     def _hides(self, call: Call) -> bool:

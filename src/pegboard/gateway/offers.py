@@ -13,15 +13,16 @@ from pegboard.call import Call, Handler, Json, Reply
 from pegboard.call_target import CalledItem
 from pegboard.catalog.prompt import RelayedPrompt
 from pegboard.catalog.resource import RelayedResource
-from pegboard.config.gateway_config import ToolboxConfig, ToolOverride, describe_unused, is_allowed
+from pegboard.config.config_keys import ToolOverride
+from pegboard.config.gateway_config import ToolboxConfig, describe_unused, is_allowed
 from pegboard.errors import DeclarationError
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outcome import Destination
-from pegboard.gateway.overrides import ArgumentMapping
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.server_catalog import ServerCatalog
 from pegboard.gateway.uri_rewriter import UriRewriter
 from pegboard.protocol.json_values import as_object
+from pegboard.tools.argument_mapping import ArgumentMapping
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.qualified_names import ToolName, dropped_because
 from pegboard.tools.relayed_tool import CheckedSchemas, RelayedTool, check_schemas

@@ -50,17 +50,21 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
+def store_file(config: str) -> Path:
+    """Where the gateway with this configuration file has its SQLite file; another file is another gateway."""
+    path = Path(config).resolve()
+    mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return state_folder() / f"{path.stem}-{mark}.sqlite"
+
+
 def store_path(config: str) -> Path:
-    """The SQLite file of the gateway with this configuration file; another file is another gateway.
+    """The same, with its folder created.
 
     The files of gateways that have not run for a long time are removed, since their sessions have ended; those with API
     keys or with credentials of users are kept.
     """
-    path = Path(config).resolve()
-    mark = sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    folder = make_private(state_folder())
-    file = folder / f"{path.stem}-{mark}.sqlite"
-    _remove_unused(folder, file)
+    file = store_file(config)
+    _remove_unused(make_private(file.parent), file)
     return file
 
 

@@ -37,6 +37,11 @@ class Lifecycle:
         self._due = False
         self._later = OwnedTasks()
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether something has to be started."""
+        return any(map(_has_hooks, self._attached()))
+
     async def start(self) -> None:
         """The board begins to serve, until it has been stopped as often as it was started."""
         self._starts += 1

@@ -62,7 +62,7 @@ class Attachment(Struct, frozen=True):
             case "tag":
                 return self.target in tool.tags
             case "tool":
-                return isinstance(tool, Tool) and tool.name == self.target
+                return isinstance(tool, Tool) and self.target in (tool.name, tool.versioned)
             case _:
                 return isinstance(tool, CalledItem) and tool.item == self.scope and tool.name == self.target
 

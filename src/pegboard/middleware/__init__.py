@@ -32,7 +32,7 @@ _HOMES = {
     "RateStore": "pegboard.middleware.limits.rate_limit",
     "RedisRates": "pegboard.middleware.limits.redis_rates",
     "Reply": "pegboard.call",
-    "ResponseModes": "pegboard.middleware.limits.response_mode",
+    "ResponseModes": "pegboard.middleware.limits.token_budget",
     "Retry": "pegboard.middleware.retry",
     "Subscribed": "pegboard.call",
     "Suggestion": "pegboard.middleware.suggestions",

@@ -23,8 +23,8 @@ from pegboard.middleware.limits.rate_limit import MemoryRates as MemoryRates
 from pegboard.middleware.limits.rate_limit import RateLimit as RateLimit
 from pegboard.middleware.limits.rate_limit import RateStore as RateStore
 from pegboard.middleware.limits.redis_rates import RedisRates as RedisRates
-from pegboard.middleware.limits.response_mode import ResponseModes as ResponseModes
 from pegboard.middleware.limits.token_budget import Budget as Budget
+from pegboard.middleware.limits.token_budget import ResponseModes as ResponseModes
 from pegboard.middleware.limits.token_budget import TokenBudget as TokenBudget
 from pegboard.middleware.limits.token_estimate import Estimate as Estimate
 from pegboard.middleware.limits.token_estimate import EstimateTally as EstimateTally

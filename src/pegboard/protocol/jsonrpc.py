@@ -97,7 +97,11 @@ def check_text(body: bytes, limits: Limits) -> None:
         except UnicodeDecodeError as error:
             raise ParseFailure(f"Parse error: not UTF-8 at byte {error.start}") from None
     depth = limits.json_depth
-    if len(body) > 2 * depth and body.count(b"{") + body.count(b"[") > depth and _depth(body) > depth:
+    if (
+        len(body) > 2 * depth
+        and (body.count(b"{") + body.count(b"[") > depth if len(body) < _LONG else _has_brackets(body, depth))
+        and _depth(body) > depth
+    ):
         raise ParseFailure(f"Parse error: nested deeper than {depth} levels")
     if len(body) > limits.integer_digits and _has_long_number(body, limits.integer_digits):
         raise ParseFailure(f"Parse error: a number of more than {limits.integer_digits} digits")
@@ -127,8 +131,9 @@ def notification(method: str, params: Json) -> bytes:
 
 def answer(request_id: RequestId, result: bytes) -> bytes:
     """A response with a result that is already JSON."""
-    written = b"%d" % request_id if type(request_id) is int else _encode(request_id)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (written, result)
+    # A join costs a third of formatting.
+    written = str(request_id).encode() if type(request_id) is int else _encode(request_id)
+    return b"".join((b'{"jsonrpc":"2.0","id":', written, b',"result":', result, b"}"))
 
 
 def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int | None = None) -> bytes:
@@ -145,22 +150,46 @@ def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int 
 # match to the end.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _STEPS = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")
-_NO_STEP = bytes(set(range(256)) - set(b"[]{}"))
-
-
-def _depth(body: bytes) -> int:
-    # An opening bracket becomes the byte of 1, a closing one the byte of -1: the depth is their running sum.
-    steps = _STRING.sub(b"", body).translate(_STEPS, _NO_STEP)
-    return max(accumulate(memoryview(steps).cast("b")), default=0)
-
-
+_LONG: Final = 16 * 1024
+_NO_MARK = bytes(set(range(256)) - set(b'[]{}"'))
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
 
+def _has_brackets(body: bytes, most: int) -> bool:
+    """Whether there are more opening brackets than that, within strings or not.
+
+    The few brackets of a long text are found twenty times as fast as they are counted.
+    """
+    for bracket in (b"{", b"["):
+        at = body.find(bracket)
+        while at >= 0:
+            if not most:
+                return True
+            most -= 1
+            at = body.find(bracket, at + 1)
+    return False
+
+
+def _depth(body: bytes) -> int:
+    """How deep the brackets outside of strings nest; of what is not JSON, any number."""
+    if body.find(b"\\") >= 0:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Without escaped ones, every other quotation mark begins a string.
+    outside = b"".join(body.translate(None, _NO_MARK).split(b'"')[::2])
+    # An opening bracket becomes the byte of 1, a closing one the byte of -1: the depth is their running sum.
+    return max(accumulate(memoryview(outside.translate(_STEPS)).cast("b")), default=0)
+
+
 def _has_long_number(body: bytes, digits: int) -> bool:
-    long = b"0" * (digits + 1)
-    # Twenty times as fast as a regular expression, and every large request is searched.
-    return body.translate(_DIGITS).find(long) >= 0 and _STRING.sub(b"", body).translate(_DIGITS).find(long) >= 0
+    # A longer number has a digit at one of these places, and more than half of its digits before or after it.
+    half = digits // 2
+    for number, byte in enumerate(body[digits - 1 :: digits], 1):
+        at = number * digits - 1
+        if 0x30 <= byte <= 0x39 and (body[at : at + half].isdigit() or body[at - half + 1 : at + 1].isdigit()):
+            break
+    else:
+        return False
+    return _STRING.sub(b"", body).translate(_DIGITS).find(b"0" * (digits + 1)) >= 0
 
 
 def _check_answer(message: Message) -> None:

@@ -26,6 +26,19 @@ class _InitializeParams(Struct):
     clientInfo: dict[str, Json]  # noqa: N815 — the member's name on the wire
 
 
+class _WrappedValue(Struct, gc=False):
+    """Structured content that is not an object, in the object that these revisions require."""
+
+    result: Json
+
+
+class _WrappedResult(Struct, gc=False):
+    """The result of a call that has nothing else; a struct takes less time than a copy of the result."""
+
+    content: Json
+    structuredContent: _WrappedValue  # noqa: N815 — the member's name on the wire
+
+
 class Handshake(Struct, frozen=True):
     """The outcome of `initialize`."""
 
@@ -94,7 +107,10 @@ class LegacyCodec:
             if method == "tools/call" and self._takes_all and "resultType" not in result:
                 # Almost all results are those of calls, which these revisions support in full.
                 if reply.wrapped and "structuredContent" in result:
-                    result = {**result, "structuredContent": {"result": result["structuredContent"]}}
+                    value = _WrappedValue(result["structuredContent"])
+                    if len(result) == 2 and "content" in result:
+                        return _encode(_WrappedResult(result["content"], value))
+                    return _encode({**result, "structuredContent": value})
                 return _encode(result)
             return _encode(self._translate(method, result, wrapped=reply.wrapped))
         written = result.written.get(self.version)

@@ -9,6 +9,7 @@ ollama             {"type": "function", "function": {"name", "description", "par
 microsoft-ai       {"name", "description", "parameters": {name: {"type", "description", "required"}}}
 mcp                the protocol's own form
 json-schema        {"name", "input", "output"}
+langchain          {"name", "description", "args_schema"}: arguments of StructuredTool, beside the function
 """
 
 from __future__ import annotations
@@ -34,6 +35,32 @@ CHARACTERS_PER_TOKEN = 3.54
 _VALUES = frozenset({"default", "examples", "enum", "const"})
 
 log = logging.getLogger("pegboard.tools")
+
+
+class ListedTool(Struct, frozen=True, kw_only=True):
+    """A tool by its definition in a server's list."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    input_schema: Mapping[str, Json]
+    output_schema: Mapping[str, Json] | None = None
+
+    @classmethod
+    def read(cls, definition: Mapping[str, Json]) -> ListedTool:
+        """The tool of one item in the result of `tools/list`."""
+        output = definition.get("outputSchema")
+        return cls(
+            name=str(definition.get("name")),
+            title=_text(definition.get("title")),
+            description=_text(definition.get("description")),
+            input_schema=as_object(definition.get("inputSchema")),
+            output_schema=as_object(output) if isinstance(output, Mapping) else None,
+        )
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 class ExportOptions(Struct, frozen=True, kw_only=True):
@@ -200,6 +227,11 @@ def _mcp(tool: Described, alias: str, options: ExportOptions, _notes: list[str])
     return definition
 
 
+def _langchain(tool: Described, alias: str, options: ExportOptions, notes: list[str]) -> Definition:
+    schema = _trimmed(open_root(tool.input_schema, notes), options)
+    return {"name": alias, "description": _describe(tool, options) or alias, "args_schema": schema}
+
+
 def _json_schema(tool: Described, alias: str, options: ExportOptions, _notes: list[str]) -> Definition:
     output = None if tool.output_schema is None else _trimmed(dict(tool.output_schema), options)
     return {"name": alias, "input": _trimmed(dict(tool.input_schema), options), "output": output}
@@ -214,4 +246,5 @@ FORMATS: dict[str, Format] = {
     "microsoft-ai": Format(_microsoft, ANY),
     "mcp": Format(_mcp, ANY),
     "json-schema": Format(_json_schema, ANY),
+    "langchain": Format(_langchain),
 }

@@ -10,6 +10,7 @@ import msgspec
 
 from pegboard.call import Json
 from pegboard.protocol.json_values import as_list, as_object, texts_in
+from pegboard.schema.cost.references import follow_local
 
 _DEPTH = 6
 _LINES = 1_000
@@ -143,14 +144,10 @@ def _options(schema: Mapping[str, Json]) -> Sequence[Json]:
 def _resolved(schema: Json, root: Mapping[str, Json]) -> Mapping[str, Json]:
     if not isinstance(schema, Mapping):
         return {}
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
+    if "$ref" not in schema:
         return schema
-    for holder in ("$defs", "definitions"):
-        found = as_object(root.get(holder)).get(reference.rpartition("/")[2])
-        if isinstance(found, Mapping):
-            return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return {}
+    found = follow_local(schema, root)
+    return {} if found is None else {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 
 def _shown(value: Json) -> str:

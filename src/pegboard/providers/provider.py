@@ -150,7 +150,7 @@ class Provider:
         alias = request.tool_name
         if request.tool_name in self._tools:
             alias = self.names.alias(request.tool_name)
-        return ANSWERS[self.name](request.tool_call_id, alias, text, is_error)
+        return _write_answer(self.name, request.tool_call_id, alias, text, is_error)
 
     def _request(self, sent: ProviderCall) -> ToolCallRequest:
         name = self.names.name(sent.name)
@@ -323,24 +323,17 @@ def _numbered(call: Mapping[str, Json], place: int) -> str:
     return f"{call.get('name', 'call')}-{place}"
 
 
-def _answer_openai(call_id: str, _name: str, text: str, _is_error: bool) -> dict[str, Json]:
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
-
-
-def _answer_openai_responses(call_id: str, _name: str, text: str, _is_error: bool) -> dict[str, Json]:
-    return {"type": "function_call_output", "call_id": call_id, "output": text}
-
-
-def _answer_anthropic(call_id: str, _name: str, text: str, is_error: bool) -> dict[str, Json]:
-    block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-    return {**block, "is_error": True} if is_error else block
-
-
-def _answer_gemini(_call_id: str, name: str, text: str, is_error: bool) -> dict[str, Json]:
-    return {"functionResponse": {"name": name, "response": {"error" if is_error else "output": text}}}
-
-
-def _answer_ollama(_call_id: str, name: str, text: str, _is_error: bool) -> dict[str, Json]:
+def _write_answer(provider: str, call_id: str, name: str, text: str, is_error: bool) -> dict[str, Json]:
+    match provider:
+        case "openai":
+            return {"role": "tool", "tool_call_id": call_id, "content": text}
+        case "openai-responses":
+            return {"type": "function_call_output", "call_id": call_id, "output": text}
+        case "anthropic":
+            block: dict[str, Json] = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+            return {**block, "is_error": True} if is_error else block
+        case "gemini":
+            return {"functionResponse": {"name": name, "response": {"error" if is_error else "output": text}}}
     return {"role": "tool", "tool_name": name, "content": text}
 
 
@@ -350,12 +343,4 @@ READERS: dict[str, Callable[[Json], Iterator[ProviderCall]]] = {
     "anthropic": _read_anthropic,
     "gemini": _read_gemini,
     "ollama": _read_ollama,
-}
-
-ANSWERS: dict[str, Callable[[str, str, str, bool], dict[str, Json]]] = {
-    "openai": _answer_openai,
-    "openai-responses": _answer_openai_responses,
-    "anthropic": _answer_anthropic,
-    "gemini": _answer_gemini,
-    "ollama": _answer_ollama,
 }

@@ -13,6 +13,7 @@ import msgspec
 from pegboard.call import Json
 from pegboard.errors import PegboardError
 from pegboard.protocol.json_values import as_list, as_object, texts_in
+from pegboard.schema.cost.references import follow_local
 
 Schema: TypeAlias = dict[str, Json]
 
@@ -45,7 +46,10 @@ def open_root(schema: Mapping[str, Json], notes: list[str]) -> Schema:
     """A schema whose root is an object, as every provider requires."""
     rooted: Schema = {"type": "object", "properties": {}, **schema}
     if schema.get("$ref"):
-        rooted = {**_resolve(schema, schema), **{key: schema[key] for key in ("$defs", "definitions") if key in schema}}
+        rooted = {
+            **(follow_local(schema, schema) or {}),
+            **{key: schema[key] for key in ("$defs", "definitions") if key in schema},
+        }
         rooted.setdefault("type", "object")
     notes.extend(f"{keyword} at the root was removed" for keyword in _COMBINERS if keyword in rooted)
     return {keyword: value for keyword, value in rooted.items() if keyword not in _COMBINERS}
@@ -98,7 +102,7 @@ class _Strict:
         name = str(schema["$ref"]).rpartition("/")[2]
         if name not in self.defs:
             self.defs[name] = {}
-            self.defs[name].update(self.write(_resolve(schema, self._root), path))
+            self.defs[name].update(self.write(follow_local(schema, self._root), path))
         return {"$ref": f"#/$defs/{name}"}
 
     def _write_object(self, schema: Mapping[str, Json], path: str) -> Schema:
@@ -158,7 +162,10 @@ class _Gemini:
                 self._notes.append(f"{path}: the schema is recursive here, and accepts anything")
                 return {"type": "OBJECT"}
             above = (*above, name)
-            schema = {**_resolve(schema, self._root), **{key: schema[key] for key in schema if key != "$ref"}}
+            schema = {
+                **(follow_local(schema, self._root) or {}),
+                **{key: schema[key] for key in schema if key != "$ref"},
+            }
             return self.write(schema, path, above)
         if "allOf" in schema:
             try:
@@ -238,14 +245,6 @@ def _kinds(schema: Mapping[str, Json]) -> list[str]:
     if kinds is None:
         return ["object"] if "properties" in schema else []
     return [kinds] if isinstance(kinds, str) else texts_in(kinds)
-
-
-def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The target of a local reference; an empty schema if it is missing."""
-    found: Json = root
-    for step in str(schema["$ref"]).removeprefix("#").split("/")[1:]:
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _merged(schema: Mapping[str, Json], path: str) -> Schema:

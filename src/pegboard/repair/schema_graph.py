@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cached_property
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from pegboard.call import Json
 from pegboard.protocol.json_values import as_object, texts_in
-from pegboard.schema.cost.references import join, lookup
+from pegboard.schema.cost.references import REFERENCES, References, join, lookup
 from pegboard.schema.jsonschema_backend import LENIENT, STRICT
 from pegboard.schema.literals import Names, fold_name, kind_of
 from pegboard.schema.schema_writer import EXACT, NAMES
@@ -92,15 +91,6 @@ class SchemaGraph:
             stack.enter_context(judge.remembering())
         return stack
 
-    def target(self, pointer: str, reference: str) -> str | None:
-        """The target of a reference at a pointer; None for one that only the validator follows."""
-        if not reference.startswith("#"):
-            return None
-        base = self._base(pointer)
-        if reference.startswith("#/"):
-            return base + unquote(reference[1:])
-        return base if reference == "#" else self._anchors.get((base, reference[1:]))
-
     def summary(self, pointer: str, depth: int = 0) -> SchemaSummary:
         """The types of a subschema, and whether it is simple; a self-reference adds nothing."""
         found = self._surfaces.get(pointer)
@@ -130,10 +120,13 @@ class SchemaGraph:
 
     def also(self, pointer: str, part: Mapping[str, Json]) -> Iterator[str]:
         """The subschemas that apply wherever this one does."""
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
-            reference = part.get(key)
-            if isinstance(reference, str) and (target := self.target(pointer, reference)) is not None:
-                yield target
+        if any(key in part for key in REFERENCES):
+            # Of several readings of a reference, the first: only the validators decide.
+            nearest: dict[str, str] = {}
+            for reference, target in self._references.targets(pointer, part):
+                if target is not None:
+                    nearest.setdefault(reference, target)
+            yield from nearest.values()
         every = part.get("allOf")
         if isinstance(every, list):
             yield from (join(pointer, "allOf", index) for index in range(len(every)))
@@ -144,33 +137,9 @@ class SchemaGraph:
             self._patterns[pattern] = Validator({"pattern": pattern})
         return self._patterns[pattern].is_valid(name)
 
-    def _base(self, pointer: str) -> str:
-        while pointer and pointer not in self._identified:
-            pointer = pointer.rpartition("/")[0]
-        return pointer
-
     @cached_property
-    def _identified(self) -> frozenset[str]:
-        return frozenset(pointer for pointer, part in self._parts() if pointer and isinstance(part.get("$id"), str))
-
-    @cached_property
-    def _anchors(self) -> dict[tuple[str, str], str]:
-        return {
-            (self._base(pointer), name): pointer
-            for pointer, part in self._parts()
-            for key in ("$anchor", "$dynamicAnchor")
-            if isinstance(name := part.get(key), str)
-        }
-
-    def _parts(self) -> Iterator[tuple[str, Mapping[str, Json]]]:
-        queue: list[tuple[str, Json]] = [("", self.schema)]
-        while queue:
-            pointer, part = queue.pop()
-            if isinstance(part, Mapping):
-                yield pointer, part
-                queue.extend((join(pointer, key), inner) for key, inner in part.items())
-            elif isinstance(part, list):
-                queue.extend((join(pointer, index), inner) for index, inner in enumerate(part))
+    def _references(self) -> References:
+        return References(self.schema)
 
 
 class SchemaNode:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from pegboard.auth.principal import Principal
+from pegboard.auth.principal import Principal, find_claim
 from pegboard.call_target import CalledTool, ItemKind
 
 Effect: TypeAlias = Literal["allow", "deny", "hide"]
@@ -27,9 +27,9 @@ _UNQUOTED_TIMES: Final = 3
 class Who(Struct, frozen=True, kw_only=True):
     """Callers for whom every condition holds; one without conditions holds for all callers, anonymous ones too.
 
-    principal: one of these ids, compared exactly.
-    scope: one of these; a text with several scopes, separated by spaces, needs all of them.
-    role: one of these.
+    principal: one of these ids, compared exactly; in a file, * is anyone.
+    scope: one of these scopes; a text with several scopes, separated by spaces, needs all of them.
+    role: one of these roles.
     claim: for each claim, one of these values; a claim that is a list needs to contain one of them.
     """
 
@@ -52,9 +52,9 @@ class What(Struct, frozen=True, kw_only=True):
 
     match: the item as `toolbox/server/item`, or as `item` where there are no toolboxes; each part with the wildcards
       `*`, `?` and `[…]`. `*` alone matches everything, `toolbox/*` everything in a toolbox.
-    kind: one of these; without it, tools, resources and prompts. `*` alone, as a text, covers all kinds.
-    category: one of these.
-    tag: one of these.
+    kind: one of these kinds; without it, tools, resources and prompts. `*` alone, as a text, covers all kinds.
+    category: one of these categories.
+    tag: one of these tags.
     annotation: annotations with these values, if the author or the operator vouches for them.
     """
 
@@ -201,7 +201,7 @@ def _without_dots(path: str) -> str:
 
 
 def _has_claim(claims: Mapping[str, object], name: str, values: Iterable[object]) -> bool:
-    actual = _claim(claims, name)
+    actual = find_claim(claims, name)
     given = actual if isinstance(actual, list | tuple) else (actual,)
     return any(same_json(item, value) for item in given for value in values)
 
@@ -209,13 +209,3 @@ def _has_claim(claims: Mapping[str, object], name: str, values: Iterable[object]
 def same_json(one: object, other: object) -> bool:
     """Whether two JSON values are the same; true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _claim(claims: Mapping[str, object], name: str) -> object:
-    """A claim by its name, or by a path of names: `realm_access.tier`."""
-    if name in claims:
-        return claims[name]
-    value: object = claims
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import Final
-from urllib.parse import unquote
 
 from pegboard.call import Json
-from pegboard.schema.cost.references import lookup
+from pegboard.schema.cost.references import follow_local
 from pegboard.schema.literals import CONTAINERS, encode
 from pegboard.schema.name_similarity import likeliest
 
@@ -191,17 +190,10 @@ def _listing(values: Sequence[Json]) -> str:
 
 def _resolve(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
     for _ in range(8):
-        reference = schema.get("$ref")
         every = schema.get("allOf")
-        if isinstance(reference, str) and reference.startswith("#"):
-            try:
-                found = lookup(root, unquote(reference[1:]))
-            except LookupError:
-                return schema
-        elif "type" not in schema and isinstance(every, list) and len(every) == 1:
+        found: Json = follow_local(schema, root)
+        if found is None and "type" not in schema and isinstance(every, list) and len(every) == 1:
             found = every[0]
-        else:
-            return schema
         if not isinstance(found, Mapping):
             return schema
         schema = {**found, **{key: value for key, value in schema.items() if key not in ("$ref", "allOf")}}

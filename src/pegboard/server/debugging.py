@@ -12,7 +12,7 @@ from pegboard.server.shared_store import ServedApp
 _log = logging.getLogger("pegboard")
 
 
-def set_up_debug(served: ServedApp, options: ServingOptions) -> None:
+def set_up_debug(served: ServedApp, options: ServingOptions, *, warn: bool = True) -> None:
     """Let local callers see exceptions, if that was asked for; raises SetupError if other machines could."""
     mode = served.debug_mode
     if mode is None:
@@ -23,11 +23,19 @@ def set_up_debug(served: ServedApp, options: ServingOptions) -> None:
     if not mode.on:
         return
     if options["transport"] == "http":
-        reachable = options["uds"] is None and not is_loopback(options["host"])
-        if reachable or options["trusted_proxy"]:
+        if not may_debug(options):
             raise SetupError(
                 "debug mode would show exceptions to other machines: remove --debug and Board(debug=True), or serve a "
-                "loopback address without --trusted-proxy"
+                "loopback address without --trusted-proxy and --allow-host"
             )
         mode.allow_network()
-    _log.warning("debug mode: callers on this machine see exceptions and tracebacks; do not put a proxy in front")
+    if warn:
+        _log.warning("debug mode: callers on this machine see exceptions and tracebacks; do not put a proxy in front")
+
+
+def may_debug(options: ServingOptions) -> bool:
+    """Whether every caller is on this machine, and may see tracebacks: a name to accept as the Host is for a proxy."""
+    local = options["uds"] is not None or is_loopback(options["host"])
+    hosts = options["allow_host"]
+    names = [hosts] if isinstance(hosts, str) else hosts
+    return local and not options["trusted_proxy"] and all(map(is_loopback, names))

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
-from typing import Final, Unpack
+from importlib import import_module
+from typing import Any, Final, TypeVar, Unpack
 
 from pegboard.approvals.approval_store import Approvals
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
-from pegboard.logs.log_lines import report_setup_error, set_up_logging
+from pegboard.logs.log_lines import announce_lines, report_setup_error, set_up_logging
 from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
+from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.exchange.conversation import Conversation
 from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.guard import is_loopback
 from pegboard.server.mounting import mount
 from pegboard.server.pages.approval_pages import PATH as APPROVALS
 from pegboard.server.pages.approval_pages import ApprovalPages
@@ -43,6 +47,11 @@ loading: Final[ContextVar[bool]] = ContextVar("loading", default=False)
 _log = logging.getLogger("pegboard")
 
 _CLEANUP_SECONDS: Final = 1.0
+MIN_TOKEN: Final = 16
+"""The characters of a token that an author chooses for a link."""
+_URL_SAFE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+RouteFunction = TypeVar("RouteFunction", bound=Callable[..., Any])
 
 
 class MemoryLine:
@@ -136,6 +145,25 @@ class Hosted(ServedApp):
         if "sign_in" in vars(self):
             await self.sign_in.start(shared)
 
+    def route(
+        self, path: str, *, methods: Iterable[str] = ("GET",), public: bool = False
+    ) -> Callable[[RouteFunction], RouteFunction]:
+        """Answer HTTP requests for a path with a function: `@board.route("/webhook", methods=["POST"])`.
+
+        It takes an `HttpRequest` and returns text, bytes, a value that is sent as JSON, an `HttpResponse`, or None for 204.
+        The checks of Host and Origin, the authentication and the limits are those of the MCP endpoint (docs/serving.md).
+
+        path: the path, such as `/orders/{number}`; a part in braces is one of `request.path_params`.
+        methods: the methods that it answers, of GET, POST, PUT, PATCH and DELETE.
+        public: answer without authentication, on a server that authenticates callers.
+        """
+
+        def register(function: RouteFunction) -> RouteFunction:
+            self.custom_routes.add(path, function, methods, public=public)
+            return function
+
+        return register
+
     def open_line(self, receive: Callable[[bytes], None]) -> MemoryLine:
         """Serve a client in this process over messages; `receive` is called with each message for it."""
         return MemoryLine(self.handler, self.info, self.limits, receive)
@@ -184,15 +212,54 @@ class Hosted(ServedApp):
         path: str = "/mcp",
         ws: str | None = None,
         principal: PrincipalSource | None = None,
+        console: bool | str = False,
         **options: Unpack[MountOptions],
     ) -> AsgiApp:
         """An ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
         It serves `path` alone. `ws` is a path for WebSockets; `legacy_endpoints` adds deprecated endpoints next to `path`.
         `principal` says how the application around it has authenticated a request: "user" for `scope["user"]`, a function
-        of the ASGI scope, or `Depends(…)` of FastAPI (docs/security.md). `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
+        of the ASGI scope, or `Depends(…)` of FastAPI (docs/security.md). `console=True` serves the console next to `path`, to
+        that principal, or by a link that the first request prints; a text is the token of the link (docs/console.md).
+        `MountOptions` lists the other options. The first request opens the store, unless a lifespan did.
         """
-        return mount(self, path=path, ws=ws, options=resolve_mount_options(options), principal=principal)
+        resolved = resolve_mount_options(options)
+        if not console:
+            return mount(self, path=path, ws=ws, options=resolved, principal=principal)
+        token = console if isinstance(console, str) else None
+        if token is not None and not (len(token) >= MIN_TOKEN and _URL_SAFE.fullmatch(token)):
+            raise SetupError(
+                f"asgi(console=…): the token needs at least {MIN_TOKEN} characters, each a letter, a digit, - or _; "
+                "make one with secrets.token_urlsafe()"
+            )
+        is_alone = self.auth is None and principal is None
+        # The modules of the console load only where it is served.
+        module = import_module("pegboard.console.console")
+        served = module.Console(module.subject_of(self), token=token, link=is_alone or token is not None)
+
+        def announce_link(scope: AsgiScope) -> None:
+            """Print the link of this launch; only for a server that other machines do not reach."""
+            host, port = scope.get("server") or ("", None)
+            if port is not None and is_loopback(host):
+                root = scope.get("root_path", "").rstrip("/") + "/" + path.strip("/").rpartition("/")[0]
+                mcp = f"{scope.get('scheme', 'http')}://{host}:{port}{root.rstrip('/')}/mcp"
+                announce_lines([f"console of {self.info['name']}: {served.link(mcp)}"], essential=0)
+            else:
+                _log.warning(
+                    "%s: the console stays locked, since other machines reach this server: pass `principal` or "
+                    "`console=TOKEN` to asgi(), or `auth` to the board",
+                    self.info["name"],
+                )
+
+        return mount(
+            self,
+            path=path,
+            ws=ws,
+            options=resolved,
+            principal=principal,
+            pages=self.routes,
+            on_first=announce_link if is_alone and token is None else None,
+        )
 
 
 def _resolve(transport: Transport | None, options: ServingOptions) -> ServingOptions:

@@ -1,7 +1,7 @@
 """Mounts a board in another ASGI application.
 
 Theory of operation. A route of another application is not notified when its server starts or ends. So the first of a
-lifespan, `async with` or a request opens the store, in a task that then only waits. A lifespan or the end of the block
+lifespan, `async with` or a request opens the store and starts the board, in a task that then only waits. A lifespan or the end of the block
 ends the wait; without either, the loop cancels the task at its end. In each case the running calls finish first, then
 the board's services, then the store. A later request opens it again.
 """
@@ -19,13 +19,14 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from pegboard.errors import PegboardError, SetupError, StoreDown
-from pegboard.server.asgi.asgi_app import AsgiApp, MountedApp
+from pegboard.server.asgi.asgi_app import AsgiApp
 from pegboard.server.asgi.asgi_principal import PrincipalSource
 from pegboard.server.asgi.asgi_scope import AsgiScope
 from pegboard.server.endpoint_names import endpoint_paths, read_endpoint_names
 from pegboard.server.http.addressed_endpoint import AddressedEndpoint
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard
+from pegboard.server.http_types import Route
 from pegboard.server.serving_options import MountOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
@@ -41,37 +42,28 @@ MakeEndpoint: TypeAlias = Callable[[SharedStore | None], ProtectedEndpoint]
 """Creates a new endpoint: one that has ended accepts no more calls."""
 
 
-class InMemoryApp:
-    """A mounted board that keeps everything in memory, and is always open."""
-
-    def __init__(self, served: ServedApp, make_endpoint: MakeEndpoint) -> None:
-        self._served = served
-        self._make_endpoint = make_endpoint
-        self.endpoint = make_endpoint(None)
-
-    async def open(self) -> ProtectedEndpoint:
-        return self.endpoint
-
-    async def close(self) -> None:
-        await drain_and_stop(self._served, self.endpoint)
-        self.endpoint = self._make_endpoint(None)
-
-
-class StoredApp(Struct, eq=False):
-    """A mounted board that keeps its state in a store."""
+class MountedServer(Struct, eq=False):
+    """A mounted board or gateway: always open if it has nothing to open, else from the first request on."""
 
     served: ServedApp
     store: str
+    in_memory: bool
     make_endpoint: MakeEndpoint
     _run: AppRun | None = None
+    _open: ProtectedEndpoint | None = None
 
     @property
     def endpoint(self) -> ProtectedEndpoint | None:
+        if self._open is not None:
+            return self._open
         run = self._run
         # One loop may follow another, as in tests; a store belongs to one.
         return None if run is None or run.loop is not asyncio.get_running_loop() else run.endpoint
 
     async def open(self) -> ProtectedEndpoint:
+        if self.in_memory and not self.served.opens and self._run is None:
+            self._open = self._open or self.make_endpoint(None)
+            return self._open
         run, loop = self._run, asyncio.get_running_loop()
         if run is None or run.loop is not loop:
             run = self._run = AppRun(loop)
@@ -80,6 +72,10 @@ class StoredApp(Struct, eq=False):
         return await asyncio.shield(run.opened)
 
     async def close(self) -> None:
+        if (endpoint := self._open) is not None:
+            # It refuses requests until it is closed; a later one opens a new endpoint.
+            await drain_and_stop(self.served, endpoint)
+            self._open = None
         run = self._run
         if run is not None and run.task is not None:
             run.leaving.set()
@@ -118,9 +114,9 @@ class AppRun:
 
     def fail(self, problem: PegboardError) -> None:
         """It could not be opened or closed. The reason is for the operator; clients get no location."""
-        _log.error("the store of a mounted board: %s", problem)
+        _log.error("a mounted board cannot be opened: %s", problem)
         if not self.opened.done():
-            refusal = StoreDown("The store cannot be opened; try again later", retry_after=5)
+            refusal = StoreDown("The server cannot be opened; try again later", retry_after=5)
             refusal.__cause__ = problem
             self.opened.set_exception(refusal)
 
@@ -138,8 +134,10 @@ def mount(
     ws: str | None,
     options: MountOptions,
     principal: PrincipalSource | None = None,
+    pages: Mapping[str, Route] | None = None,
+    on_first: Callable[[AsgiScope], None] | None = None,
 ) -> AsgiApp:
-    """An ASGI application of a board."""
+    """An ASGI application of a board, with these pages next to the MCP endpoint."""
     guard = Guard(hosts=options["allow_host"], origins=options["cors"], mounted=True)
     legacy_endpoints = read_endpoint_names(options["legacy_endpoints"], "asgi(legacy_endpoints=…)")
     limits, store = served.limits, options["store"]
@@ -158,8 +156,10 @@ def mount(
             direct_methods=options["direct_methods"],
             shared=shared,
             parts=served.readiness,
+            custom_routes=served.custom_routes,
             on_session_end=served.end_session,
             accounts=served.accounts,
+            routes=pages,
         )
         served.endpoints_served.add(endpoint)
         if served.auth is None:
@@ -176,18 +176,24 @@ def mount(
             '2026-07-28 are lost, and questions fail; use asgi(store="sqlite:PATH") or asgi(store="redis://HOST")',
             served.info["name"],
         )
-    is_stored = served.auth is not None or not in_memory
-    app: MountedApp = StoredApp(served, store, make_endpoint) if is_stored else InMemoryApp(served, make_endpoint)
+
+    def begin(scope: AsgiScope) -> None:
+        guard.allow_origins(_framework_origins(scope))
+        if on_first is not None:
+            on_first(scope)
+
     return AsgiApp(
-        app,
+        MountedServer(served, store, in_memory, make_endpoint),
         limits,
         path=path,
         siblings=endpoint_paths(legacy_endpoints),
         unrouted=("/health", "/ready"),
+        custom=served.custom_routes,
         socket_path=ws,
+        pages=() if pages is None else pages,
         principal=principal,
         optional=served.auth is not None,
-        on_first=lambda scope: guard.allow_origins(_framework_origins(scope)),
+        on_first=begin,
     )
 
 

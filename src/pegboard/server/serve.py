@@ -16,6 +16,7 @@ from typing import Any
 
 from pegboard.call import Handler
 from pegboard.errors import SetupError
+from pegboard.limits import Limits
 from pegboard.logs.log_lines import announce_lines
 from pegboard.logs.watchdog import Watchdog
 from pegboard.server.debugging import set_up_debug
@@ -24,13 +25,14 @@ from pegboard.server.http.addressed_endpoint import AddressedEndpoint
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint, check_keys
 from pegboard.server.http.guard import Guard, is_loopback
 from pegboard.server.http.listener import Http1Server, WorkerSockets
-from pegboard.server.overseer import Overseer, WorkerControl
+from pegboard.server.overseer import Overseer
 from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp, clean_up, open_shared_store
 from pegboard.server.shutdown import GRACE_SECONDS, ExitTimer, NoExit, Stop
 from pegboard.server.stdio.stdio_server import claim_pipes, open_stdio
 from pegboard.server.streamable_http.endpoint_router import EndpointRouter
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint, LegacyMode
+from pegboard.server.worker_process import WorkerControl
 from pegboard.stores.cluster import SharedStore
 from pegboard.stores.namespaced_store import namespaced
 from pegboard.stores.store_url import open_store
@@ -262,12 +264,7 @@ def _run_http(served: ServedApp, options: ServingOptions, on_ready: Callable[[st
     drain_seconds = _drain_seconds(served, options)
 
     def work(place: int, control: WorkerControl) -> None:
-        sockets = places.take(place)
-        _run_with_watchdog(
-            served,
-            lambda timer: _serve_http(served, options, Stop(timer, control), sockets, control.ready, control),
-            drain_seconds,
-        )
+        _serve_worker(served, options, places.take(place), control, control.ready)
 
     try:
         if workers == 1:
@@ -276,10 +273,49 @@ def _run_http(served: ServedApp, options: ServingOptions, on_ready: Callable[[st
                 served, lambda timer: _serve_http(served, options, Stop(timer), sockets, ready), drain_seconds
             )
         else:
-            end_seconds = drain_seconds + GRACE_SECONDS + _CLEANUP_SECONDS
-            Overseer(workers, work, places, end_seconds=end_seconds, on_ready=ready).run()
+            Overseer(workers, work, places, end_seconds=_end_seconds(drain_seconds), on_ready=ready).run()
     finally:
         places.close()
+
+
+def _end_seconds(drain_seconds: float) -> float:
+    """How long a worker may take to end."""
+    return drain_seconds + GRACE_SECONDS + _CLEANUP_SECONDS
+
+
+def end_seconds(options: ServingOptions) -> float:
+    """How long a worker may take to end, before it is known what it serves."""
+    return _end_seconds(Limits().drain_seconds if options["drain"] is None else options["drain"])
+
+
+def serve_in_worker(
+    served: ServedApp,
+    options: ServingOptions,
+    sockets: Sequence[socket.socket],
+    control: WorkerControl,
+    on_ready: Callable[[], object],
+    *,
+    is_first: bool,
+) -> None:
+    """Serve what this worker has loaded itself, until its parent orders it to stop or to leave."""
+    _check_workers(served, options)
+    set_up_debug(served, options, warn=is_first)
+    _check(served, options)
+    _serve_worker(served, options, sockets, control, on_ready)
+
+
+def _serve_worker(
+    served: ServedApp,
+    options: ServingOptions,
+    sockets: Sequence[socket.socket],
+    control: WorkerControl,
+    on_ready: Callable[[], object],
+) -> None:
+    _run_with_watchdog(
+        served,
+        lambda timer: _serve_http(served, options, Stop(timer, control), sockets, on_ready, control),
+        _drain_seconds(served, options),
+    )
 
 
 async def _serve_http(
@@ -297,11 +333,14 @@ async def _serve_http(
         with stop:
             on_ready()
             await stop.asked.wait()
-            # The listener stays open until then: cancellations come on new connections, and new calls are rejected with
-            # a reason.
+            if stop.is_handed_over:
+                await served.catch_up()
+                await server.hand_over(stop.hurried)
+            # Else the listener stays open until the end: cancellations come on new connections, and new calls are
+            # rejected with a reason.
             loop = asyncio.get_running_loop()
             until = loop.time() + stop.drain_seconds
-            await endpoint.drain(stop.drain_seconds, stop.hurried)
+            await endpoint.drain(stop.drain_seconds, stop.hurried, replaced=stop.is_handed_over)
             if control is not None:
                 await control.wait_for_others(max(0.0, until - loop.time()))
             await server.drain(_CLEANUP_SECONDS)
@@ -332,6 +371,7 @@ def make_endpoint(served: ServedApp, options: ServingOptions, shared: SharedStor
         parts=served.readiness,
         metrics=served.metrics,
         routes=served.routes,
+        custom_routes=served.custom_routes,
         on_session_end=served.end_session,
         accounts=served.accounts,
     )

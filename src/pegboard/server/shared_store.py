@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
@@ -18,6 +18,7 @@ from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.middleware.observability.metric_families import MetricFamily
 from pegboard.middleware.observability.metrics import Metrics
+from pegboard.server.http.custom_routes import CustomRoutes
 from pegboard.server.http_types import Route
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 from pegboard.server.streamable_http.served_figures import measure_endpoints
@@ -46,6 +47,16 @@ class ServedApp(ABC):
         """What is served beside the MCP endpoint, by the first part of its path: `/console`."""
         return {}
 
+    @cached_property
+    def custom_routes(self) -> CustomRoutes:
+        """The routes of the author, which are looked up last."""
+        return CustomRoutes()
+
+    @property
+    def opens(self) -> bool:
+        """Whether something has to be opened before the first request."""
+        return True
+
     @property
     @abstractmethod
     def handler(self) -> Handler: ...
@@ -71,8 +82,11 @@ class ServedApp(ABC):
         """Where decisions about it are recorded, such as changes in the console: its Audit middleware, if it has one."""
         return NO_AUDIT
 
-    def end_session(self, caller: Caller) -> None:  # noqa: B027 — a board keeps nothing for a session
+    def end_session(self, caller: Caller, seconds: float) -> None:
         """The session of a legacy client has ended in this process."""
+        metrics = self.find_metrics()
+        if metrics is not None:
+            metrics.count_session(caller, seconds)
 
     def find_metrics(self) -> Metrics | None:
         """The middleware that measures its calls, if it has one."""
@@ -90,6 +104,16 @@ class ServedApp(ABC):
             return None
         found.add_source(self.measure)
         return found.render()
+
+    def list_digests(self) -> Mapping[str, str]:
+        """A digest of each list that clients can subscribe to, by its kind, such as `tools`; of what is known at the start."""
+        return {}
+
+    async def announce_changes(self, kinds: Iterable[str]) -> None:  # noqa: B027 — for what has lists of its own
+        """Publish in the store that these lists differ from those of the process that served before this one."""
+
+    async def catch_up(self) -> None:  # noqa: B027 — for what has lists of its own
+        """Read the changes that other processes have published."""
 
     @abstractmethod
     async def start(self, shared: SharedStore | None = None) -> None:

@@ -10,9 +10,11 @@ import threading
 import time
 from typing import Any, Final, Self
 
-from pegboard.server.overseer import WorkerControl
+from pegboard.server.worker_process import WorkerControl
 
 GRACE_SECONDS: Final = 2.0
+HAND_OVER_SECONDS: Final = 600.0
+"""How long the calls of a version of a program may take to finish after a newer one was loaded."""
 
 
 class ExitTimer:
@@ -57,6 +59,7 @@ class Stop:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
         self.drain_seconds = timer.drain_seconds
+        self.is_handed_over = False
         self._timer = timer
         self._control = control
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,7 +68,7 @@ class Stop:
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         if self._control is not None:
-            self._control.watch_orders(self._end, self.hurried.set)
+            self._control.watch_orders(self._end, self.hurried.set, self._hand_over)
         for number in (signal.SIGTERM, signal.SIGINT) if self._control is None else (signal.SIGTERM,):
             # Only the main thread receives signals; otherwise the server is stopped from outside.
             with contextlib.suppress(ValueError):
@@ -84,6 +87,14 @@ class Stop:
 
     def _end(self) -> None:
         self._timer.arm()
+        if self.is_handed_over and self._loop is not None:
+            # The calls of a version that was replaced had more time; now they have as much as all others.
+            self._loop.call_later(self._timer.drain_seconds, self.hurried.set)
+        self.asked.set()
+
+    def _hand_over(self) -> None:
+        self.is_handed_over = True
+        self.drain_seconds = HAND_OVER_SECONDS
         self.asked.set()
 
     def _signal(self, _number: int, _frame: object) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct, field, structs
 
 from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.call import Caller, Json, RequestId
@@ -23,7 +23,8 @@ from pegboard.sessions.resumable_streams import SessionStreams
 from pegboard.stores.cluster import Cluster
 from pegboard.stores.store import Logs, Records
 
-OnSessionEnd: TypeAlias = Callable[[Caller], object]
+OnSessionEnd: TypeAlias = Callable[[Caller, float], object]
+"""Is called with the client, and how many seconds its session lasted in this process."""
 """Releases what was kept for the session of a caller; may be called more than once."""
 
 TOUCH_SECONDS: Final = 60.0
@@ -154,11 +155,14 @@ class Session(Struct, eq=False):
     logs: Logs | None = None
     cluster: Cluster | None = None
     on_end: OnSessionEnd | None = None
+    began: float = field(default_factory=time.monotonic)
     saved: float = math.inf
     stale: bool = False
     version: int = 0
     # The account that it counts for.
     counted: str = ""
+    # The header with its id, as every response has it.
+    headers: tuple[tuple[bytes, bytes], ...] = ()
     # None: accepted, but not started.
     calls: dict[RequestId, asyncio.Task[Any] | None] = {}
     # The newest one receives; `heard` is the last change received when there is none.
@@ -169,6 +173,7 @@ class Session(Struct, eq=False):
     _streams: SessionStreams | None = None
 
     def __post_init__(self) -> None:
+        self.headers = ((b"mcp-session-id", self.caller.session.encode()),)
         if self.cluster is not None:
             self.saved = self.touched
 
@@ -183,7 +188,7 @@ class Session(Struct, eq=False):
             if task is not None:
                 task.cancel()
         if self.on_end is not None:
-            self.on_end(self.caller)
+            self.on_end(self.caller, time.monotonic() - self.began)
 
     def learn(self, known: SessionState) -> None:
         """Apply the shared record."""
@@ -212,7 +217,7 @@ class Session(Struct, eq=False):
     @property
     def header(self) -> tuple[bytes, bytes]:
         """The header with its id."""
-        return b"mcp-session-id", self.caller.session.encode()
+        return self.headers[0]
 
     @property
     def questions(self) -> OpenQuestions:

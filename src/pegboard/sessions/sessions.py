@@ -47,6 +47,7 @@ class Sessions:
         accounts: Accounts | None = None,
     ) -> None:
         self._limits = limits
+        self._idle_seconds = limits.session_seconds
         self._accounts = Accounts(limits) if accounts is None else accounts
         self._clock = clock
         self._logs = MemoryLogs(limits, clock) if logs is None else logs
@@ -120,7 +121,7 @@ class Sessions:
         it."""
         session = self._open.get(session_id)
         now = self._clock()
-        if session is not None and now - session.touched > self._limits.session_seconds and session.idle:
+        if session is not None and now - session.touched > self._idle_seconds and session.idle:
             self.close(session)
             session = None
         if session is None or session.stale:
@@ -130,7 +131,7 @@ class Sessions:
         if session.caller.principal.id != principal:
             raise _not_found(self._records)
         session.touched = now
-        if now - session.saved > TOUCH_SECONDS:
+        if self._records is not None and now - session.saved > TOUCH_SECONDS:
             self._touch(session, now)
         return session
 

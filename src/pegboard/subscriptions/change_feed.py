@@ -76,6 +76,10 @@ class ChangeFeed:
         await end_tasks(*self._tasks)
         self._tasks = ()
 
+    async def publish(self, change: Change) -> None:
+        """Publish a change now; StoreDown if the store cannot be reached."""
+        await self._feeds.publish(self._shared, _encode(change), keep=self._keep)
+
     def _put(self, change: Change) -> None:
         self._waiting.pop(change, None)
         if len(self._waiting) >= self._keep:

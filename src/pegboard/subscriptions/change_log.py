@@ -43,6 +43,9 @@ class ChangeLog:
         self._lock = threading.Lock()
         # Called when the set of watched resources changes.
         self.on_uris_changed: Callable[[], object] | None = None
+        self._followed_watchers: list[Callable[[], object]] = []
+        self._forwards: list[Callable[[Change], object]] = []
+        self._also_followed: list[Callable[[], Iterable[str]]] = []
 
     @property
     def last(self) -> int:
@@ -56,10 +59,24 @@ class ChangeLog:
 
     def publish(self, change: Change) -> int:
         """Number a change and notify watchers; returns the newest number, if another log assigns them."""
+        for forward in self._forwards:
+            forward(change)
         if self._redirected_to is not None:
             self._redirected_to(change)
             return self._last
         return self._add(None, change)
+
+    def forward_to(self, forward: Callable[[Change], object]) -> None:
+        """Pass each change that this process publishes on, too: to the log of a board that this one is mounted in."""
+        self._forwards.append(forward)
+
+    def followed_by(self, followed: Callable[[], Iterable[str]]) -> None:
+        """Count these resources as followed, too: those with subscribers at a board that this one is mounted in."""
+        self._also_followed.append(followed)
+
+    def watch_followed(self, watcher: Callable[[], object]) -> None:
+        """Call back when the set of followed resources changes."""
+        self._followed_watchers.append(watcher)
 
     def redirect_to(
         self, diverted: Callable[[Change], object] | None, catch_up: Callable[[], Awaitable[object]] | None = None
@@ -136,12 +153,15 @@ class ChangeLog:
 
     def followed(self) -> frozenset[str]:
         """The resources that have subscribers now."""
-        return frozenset(uri for watch in self._watches if watch.uris is not None for uri in watch.uris())
+        here = frozenset(uri for watch in self._watches if watch.uris is not None for uri in watch.uris())
+        return here.union(*(followed() for followed in self._also_followed)) if self._also_followed else here
 
     def uris_changed(self) -> None:
         """A watcher has changed the resources it is subscribed to."""
         if self.on_uris_changed is not None:
             self.on_uris_changed()
+        for watcher in self._followed_watchers:
+            watcher()
 
     def watch(
         self, watcher: Callable[[], object], uris: Callable[[], Iterable[str]] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pegboard.middleware.limits.rate_limit import Microseconds, StoreUnavailable
+from pegboard.middleware.limits.rate_limit import MemoryRates, Microseconds, StoreUnavailable
 
 
 class FakeClock:
@@ -41,18 +41,13 @@ class FakeRates:
         self.clock = FakeClock() if clock is None else clock
         self.charged: dict[str, int] = {}
         self.down = False
-        self._owed: dict[str, tuple[Microseconds, Microseconds]] = {}
+        self._rates = MemoryRates(clock=self.clock.microseconds)
 
     async def take(self, key: str, price: Microseconds, burst: int) -> Microseconds:
-        """Charge one call: an account's debt decreases with time and may not exceed `burst` prices."""
+        """Charge one call; return 0, or the time until it is allowed."""
         if self.down:
             raise StoreUnavailable("the fake store is down")
-        now = self.clock.microseconds()
-        debt, since = self._owed.get(key, (0, now))
-        debt = max(0, debt - (now - since))
-        over = debt + price - burst * price
-        if over > 0:
-            return over
-        self._owed[key] = debt + price, now
-        self.charged[key] = self.charged.get(key, 0) + 1
-        return 0
+        wait = await self._rates.take(key, price, burst)
+        if not wait:
+            self.charged[key] = self.charged.get(key, 0) + 1
+        return wait

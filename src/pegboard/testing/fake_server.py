@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_con
 from pegboard.errors import ConnectionLost, SetupError, ToolError
 from pegboard.gateway.gateway import Gateway
 from pegboard.testing.recording import RecordedCall, read_recording
+from pegboard.testing.single_call import give_answer
 from pegboard.tools.argument_parser import ParsedArguments
 from pegboard.tools.relayed_tool import RelayedTool
 from pegboard.tools.tool_result import ResultWriter
@@ -70,12 +70,7 @@ class FakeServer(Board):
         async def relay(call: Call, parsed: ParsedArguments) -> Reply:
             arguments: Any = parsed.arguments
             self.calls.append(FakeCall(tool, arguments))
-            value = answer(arguments) if callable(answer) and not isinstance(answer, type) else answer
-            if inspect.isawaitable(value):
-                value = await value
-            if isinstance(value, BaseException):
-                raise value
-            return value if isinstance(value, Done) else ResultWriter(name=tool).write(value)
+            return await give_answer(answer, arguments, ResultWriter(name=tool))
 
         if tool in {known.name for known in self.tools}:
             self.remove(tool)

@@ -20,6 +20,16 @@ from pegboard.tools.tool import Tool, tool_from_function
 from pegboard.tools.tool_result import ResultWriter
 
 
+async def give_answer(answer: Any, asked: Any, writer: ResultWriter) -> Done:
+    """The result of a stub: of what a test gave as its answer, an exception to raise, or a function of what is asked."""
+    value = answer(asked) if callable(answer) and not isinstance(answer, type) else answer
+    if inspect.isawaitable(value):
+        value = await value
+    if isinstance(value, BaseException):
+        raise value
+    return value if isinstance(value, Done) else writer.write(value)
+
+
 class Run(Struct, frozen=True):
     """The outcome of a call: its result or the exception, and how often the stub ran."""
 
@@ -101,12 +111,7 @@ async def run_alone(
     async def stub(inner: Call) -> Done:
         nonlocal ran
         ran += 1
-        value = answer(inner) if callable(answer) and not isinstance(answer, type) else answer
-        if inspect.isawaitable(value):
-            value = await value
-        if isinstance(value, BaseException):
-            raise value
-        return value if isinstance(value, Done) else ResultWriter().write(value)
+        return await give_answer(answer, inner, ResultWriter())
 
     for hook in middleware:
         check_middleware(hook)

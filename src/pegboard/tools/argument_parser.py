@@ -20,6 +20,7 @@ from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
 from pegboard.protocol.json_values import as_object
 from pegboard.repair.repairer import LIMITS, Repairer
+from pegboard.schema.cost.references import follow_local
 from pegboard.schema.exact_floats import ExactFloats
 from pegboard.schema.schema_check import check_schema
 from pegboard.schema.schema_writer import write_parameters, write_schema
@@ -227,9 +228,7 @@ class RecordParser(ArgumentParser):
         written = write_parameters([field], self._record.named, private=private)
         definitions = as_object(written.get("$defs"))
         part = as_object(as_object(written["properties"])["args"])
-        reference = part.get("$ref")
-        if isinstance(reference, str):
-            part = as_object(definitions[reference.removeprefix("#/$defs/")])
+        part = follow_local(part, written) or part
         return {**part, "$defs": definitions} if definitions else part
 
     def _read(self, value: Mapping[str, Json], digits: ExactFloats | None) -> BoundAndJson:

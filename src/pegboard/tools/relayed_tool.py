@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -113,6 +114,20 @@ class RelayedTool(Tool):
     @property
     def promises(self) -> Mapping[str, Json]:
         return self._promises
+
+    def renamed(self, name: str) -> Tool:
+        renamed = copy(self)
+        renamed.name, renamed._shown = name, {**self._shown, "name": name}
+        return renamed
+
+    def _show_changes(self) -> None:
+        changed: dict[str, Json] = {
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "annotations": self.annotations,
+        }
+        self._shown |= {member: value for member, value in changed.items() if value}
 
     def definition(self) -> dict[str, Json]:
         return self._shown

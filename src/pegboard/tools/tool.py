@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from pegboard.auth.request_credentials import is_scope
 from pegboard.call import CallScoped, Json
 from pegboard.call_target import ItemKind
 from pegboard.errors import DeclarationError
 from pegboard.limits import Limits
+from pegboard.protocol.json_values import as_object, texts_in
 from pegboard.repair.repairer import LIMITS
+from pegboard.schema.schema_check import check_schema
 from pegboard.schema.types.pydantic_types import Dump
+from pegboard.tools.argument_mapping import ArgumentMapping, ArgumentOverride
 from pegboard.tools.argument_parser import (
     ArgumentParser,
     Invoke,
     Mode,
     ParsedArguments,
+    SchemaParser,
     choose_output,
     compile_call,
     parser_of_function,
@@ -37,13 +43,16 @@ Detach: TypeAlias = Literal["start", "manual"]
 Transport: TypeAlias = Literal["http", "stdio", "ws"]
 Icons: TypeAlias = str | Mapping[str, Json] | Sequence[str | Mapping[str, Json]]
 
+VERSION: Final = "dev.pegboard/version"
+"""The key of a tool's version in the `_meta` of its definition."""
+_VERSION: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 TRANSPORTS: Final[tuple[Transport, ...]] = get_args(Transport)
 _CHOICES: Final = {
     "arguments": get_args(Mode),
     "repair_notes": get_args(RepairNotes),
     "on_parse_error": get_args(OnParseError),
 }
-_TYPES: Final = {"title": str, "description": str, "category": str, "inline": bool, "once": bool}
+_TYPES: Final = {"title": str, "description": str, "category": str, "inline": bool, "once": bool, "version": str}
 # The capabilities of clients, and their named parts; other parts may have any name.
 _CLIENT_CAPABILITIES: Final[Mapping[str, tuple[str, ...] | None]] = {
     "elicitation": ("form", "url"),
@@ -78,6 +87,7 @@ class ToolOptions(TypedDict, total=False):
     task: whether it can ("optional") or must ("required") run as a task.
     detach: "manual" lets the tool ask before it becomes a task.
     once: accept each answer to a question only once.
+    version: the version of the tool, such as "2"; the highest of several with one name is listed (docs/composition.md).
     scopes: the scopes that a caller needs, such as {"notes.write"}.
     """
 
@@ -101,6 +111,7 @@ class ToolOptions(TypedDict, total=False):
     task: TaskSupport
     detach: Detach
     once: bool
+    version: str
     scopes: Iterable[str]
 
 
@@ -139,6 +150,11 @@ class Tool:
     task: TaskSupport | None = None
     detach: Detach = "start"
     once: bool = False
+    version: str = ""
+    versioned: str = ""
+    """The name of the tool that this entry is one version of."""
+    listed: bool = True
+    """Whether lists show it; an entry for one version is only called."""
     scopes: Iterable[str] = ()
     item: ItemKind = "tool"
     toolbox: str = ""
@@ -149,6 +165,12 @@ class Tool:
     """Whether the board's middleware applies; not for a tool that only forwards to one with middleware."""
     relay: Callable[..., Any] | None = None
     """What answers calls in place of the author's code: `tools/relayed_tool.py`."""
+    original: Tool | None = None
+    """The tool that a transformed one runs."""
+    mapping: ArgumentMapping | None = None
+    """The arguments of a transformed tool and of its original, if they differ."""
+    mounted: tuple[tuple[Any, Tool], ...] = ()
+    """The boards that it is mounted from, outermost first, and the tool of each; the last one runs it."""
 
     function: Callable[..., Any]
     source: str
@@ -207,6 +229,10 @@ class Tool:
         output_schema: Mapping[str, Json] | None,
     ) -> None:
         check_name(self.name, inferred.source)
+        if self.version and not _VERSION.fullmatch(self.version):
+            raise DeclarationError(
+                f"{inferred.source}: version={self.version!r:.40}; use letters, digits, _, - and dots, such as '2' or '1.4'"
+            )
         if self.task not in (None, "optional", "required"):
             raise DeclarationError(f"{inferred.source}: task={self.task!r}; use 'optional' or 'required'")
         if self.detach not in ("start", "manual") or (self.detach == "manual" and self.task is None):
@@ -245,6 +271,11 @@ class Tool:
             return ParsedArguments(bound, (), (), work.view)
         return work.repair_and_parse(raw, self.arguments or mode, limits)
 
+    @property
+    def parser(self) -> ArgumentParser:
+        """What `parse` uses; a Handler of the tool binds arguments that fit as sent without a call of `parse`."""
+        return self._parser
+
     def invoke(self, value: Any, injected: Mapping[str, Any]) -> Any:
         """Call the author's code with `Parsed.value` and return its value."""
         return self.author(value, injected)
@@ -253,6 +284,77 @@ class Tool:
     def promises(self) -> Mapping[str, Json]:
         """The annotations that this server may rely on."""
         return self.annotations or {}
+
+    def transformed(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: Mapping[str, Json] | None = None,
+        category: str | None = None,
+        tags: Iterable[str] | None = None,
+        timeout: float | None = None,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
+        around: Any = None,
+    ) -> Tool:
+        """Another tool that runs this one: `board.add(tool.transformed(name="search_docs", arguments={…}))`.
+
+        What is not given stays as it is. The tool must have been added to a board or a catalog.
+
+        name: its name.
+        title: the name for people.
+        description: what it does, for the model.
+        annotations: changes to its annotations.
+        category: its category.
+        tags: its tags, in place of the original's.
+        timeout: seconds after which a call fails.
+        arguments: changes to arguments, by their names: `{"unit": {"value": "km"}}` fixes and hides one, and `name`,
+            `description`, `default`, `hidden` and `schema` change one, as in the file of a gateway.
+        around: middleware for this tool alone: a Middleware, or `async def around(call, next)`.
+        """
+        if "_parser" not in self.__dict__:
+            raise DeclarationError(f"{self.name or type(self).__name__} was not added to a board; add it first")
+        made = self.renamed(self.name if name is None else name)
+        check_name(made.name, self.source)
+        made.original = self
+        made.mapping = None
+        made.mounted = ()
+        made.version, made.versioned, made.listed = "", "", True
+        if arguments:
+            mapping = made.mapping = ArgumentMapping(self.input_schema, _read_overrides(arguments, self))
+            check_schema(mapping.schema, f"{self.source}: {made.name}")
+            made.input_schema = mapping.schema
+            made._parser = SchemaParser(mapping.schema)
+        if annotations is not None:
+            made.annotations = {**(self.annotations or {}), **annotations}
+        changed = {"title": title, "description": description, "category": category, "timeout": timeout}
+        for member, value in changed.items():
+            if value is not None:
+                setattr(made, member, value)
+        if tags is not None:
+            made.tags = frozenset(tags)
+        if around is not None:
+            made.hooks = (*self.hooks, around)
+        made._show_changes()
+        return made
+
+    def _show_changes(self) -> None:
+        """Attributes were changed that the definition shows."""
+
+    def pinned(self) -> Tool:
+        """The entry under which this version can be called as long as it exists: `name.vVERSION`."""
+        pinned = self.renamed(f"{self.name}.v{self.version}")
+        pinned.versioned, pinned.listed = self.name, False
+        # Rules and approvals for the tool hold for all of its versions.
+        pinned.own_name = self.own_name or self.name
+        return pinned
+
+    def renamed(self, name: str) -> Tool:
+        """The same prepared tool under another name."""
+        renamed = copy(self)
+        renamed.name = name
+        return renamed
 
     def definition(self) -> dict[str, Json]:
         """The definition of the tool in `tools/list` of revision 2026-07-28."""
@@ -266,6 +368,8 @@ class Tool:
             "icons": list(self.icons),
             "_meta": self.meta,
         }
+        if self.version:
+            shown["_meta"] = {**(self.meta or {}), VERSION: self.version}
         return {key: value for key, value in shown.items() if value or value == {}}
 
     def __repr__(self) -> str:
@@ -307,6 +411,7 @@ def tool_from_function(
     tool.task = options.get("task")
     tool.detach = options.get("detach", "start")
     tool.once = options.get("once", False)
+    tool.version = options.get("version", "")
     tool.scopes = options.get("scopes", ())
     given = _read_schema(options.get("input_schema"), "input_schema", inferred.source)
     output = _read_schema(options.get("output_schema"), "output_schema", inferred.source)
@@ -314,6 +419,31 @@ def tool_from_function(
     if given is None and own_name.isidentifier():
         tool.oversights = tuple(find_oversights(inferred))
     return tool
+
+
+def _read_overrides(arguments: Mapping[str, Mapping[str, Any]], tool: Tool) -> dict[str, ArgumentOverride]:
+    known = as_object(tool.input_schema.get("properties"))
+    overrides: dict[str, ArgumentOverride] = {}
+    for name, changes in arguments.items():
+        if name not in known:
+            meant = suggest(name, known, 1)
+            hint = f"; did you mean {meant[0]!r}?" if meant else f"; it has {', '.join(known) or 'none'}"
+            raise DeclarationError(f"{tool.name} has no argument {name!r}{hint}")
+        for member in changes:
+            if member not in ArgumentOverride.__struct_fields__:
+                near = suggest(member, ArgumentOverride.__struct_fields__, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(ArgumentOverride.__struct_fields__)}"
+                raise DeclarationError(f"{tool.name}: arguments[{name!r}] has no key {member!r}; {hint}")
+        override = overrides[name] = ArgumentOverride(**changes)
+        needed = name in texts_in(tool.input_schema.get("required"))
+        if override.hidden and needed and override.value is UNSET and override.default is UNSET:
+            raise DeclarationError(
+                f"{tool.name} requires {name!r}, which would be hidden; give it a value or a default"
+            )
+    shown = [overrides[name].name if name in overrides and overrides[name].name else name for name in known]
+    if len(set(shown)) < len(shown):
+        raise DeclarationError(f"{tool.name} would have two arguments of one name; rename one of them")
+    return overrides
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -192,7 +192,9 @@ class ResultWriter:
         return self._declared(value, value)
 
     def _write_exact_number(self, value: float) -> Done:
-        return self._declared(_written(value), value)
+        # As in `_declared`.
+        content = [{"type": "text", "text": _written(value)}]
+        return Done({"content": content, "structuredContent": value}, self._wrapped)
 
     def _write_exact_word(self, value: bool | None) -> Done:
         return self._declared(_WORDS[value], value)

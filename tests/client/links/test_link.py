@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec import Raw
 
@@ -202,9 +201,10 @@ def test_what_a_caller_can_do_is_written_once_for_all_of_its_requests() -> None:
     envelope = RequestMetadata(ME, "2026-07-28")
     ann = Identity(ME.client, {"sampling": {}}, "debug")
     plain = OutgoingRequest(method="tools/call", params={"name": "x"}, channel=NULL_CHANNEL, identity=ann)
-    first, second = envelope.around(plain, 1), envelope.around(plain, 2)
-    assert first["_meta"] is second["_meta"]
-    told = json.loads(msgspec.json.encode(first))["_meta"]
+    first, second = (json.loads(envelope.write(plain, number))["params"] for number in (1, 2))
+    assert first == second
+    assert len(envelope._by_identity) == 1
+    told = first["_meta"]
     assert told["io.modelcontextprotocol/clientCapabilities"] == {"sampling": {}}
     assert told["io.modelcontextprotocol/logLevel"] == "debug"
     tracing = OutgoingRequest(
@@ -214,7 +214,7 @@ def test_what_a_caller_can_do_is_written_once_for_all_of_its_requests() -> None:
         identity=ann,
         wants_progress=True,
     )
-    assert json.loads(msgspec.json.encode(envelope.around(tracing, 7)))["_meta"] == {
+    assert json.loads(envelope.write(tracing, 7))["params"]["_meta"] == {
         **told,
         "traceparent": "1",
         "progressToken": 7,
@@ -226,7 +226,7 @@ def test_the_number_of_cached_identities_is_bounded_and_each_caller_sends_its_ow
     for number in range(1000):
         someone = Identity(ME.client, {"experimental": {"n": number}})
         out = OutgoingRequest(method="x", params={}, channel=NULL_CHANNEL, identity=someone)
-        meta = json.loads(msgspec.json.encode(envelope.around(out, 1)))["_meta"]
+        meta = json.loads(envelope.write(out, 1))["params"]["_meta"]
         assert meta["io.modelcontextprotocol/clientCapabilities"]["experimental"]["n"] == number
     assert len(envelope._by_identity) == 256
 

@@ -15,14 +15,17 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
 from pegboard import Gateway, Limits
-from pegboard.config.gateway_config import ArgumentOverride, GatewayConfig, ServerConfig, ToolboxConfig, ToolOverride
+from pegboard.config.config_keys import ToolOverride
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.jsonrpc import has_line_break
 from pegboard.protocol.members import repeated_member
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.tools.argument_mapping import ArgumentOverride
 from tests.client.process_leftovers import nothing_left
+from tests.depth import deeper, pairs
 from tests.server.http_clients import Line
 from tests.server_processes import META, MODERN, PEGBOARD
 
@@ -291,15 +294,11 @@ CARRIERS: dict[str, Carrier] = {
     ),
     "a cursor": lambda told: ("tools/list", json.dumps({"cursor": told})),
 }
-WAYS = [
-    (door, client, server)
-    for door in ("http", "ws", "stdio")
-    for client in (MODERN, LEGACY)
-    for server in ("modern", "legacy")
-]
+WAYS = pairs(("http", "ws", "stdio"), (MODERN, LEGACY), [("modern",), ("legacy",)])
 
 
 @pytest.mark.process
+@deeper
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_a_line_embedded_in_a_request_does_not_reach_a_server_as_a_message(
     door: str, client: str, server: str, tmp_path: Path
@@ -321,6 +320,7 @@ async def test_a_line_embedded_in_a_request_does_not_reach_a_server_as_a_message
 
 
 @pytest.mark.process
+@deeper
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_a_line_within_a_request_answers_no_call_of_another_client(
     door: str, client: str, server: str, tmp_path: Path
@@ -338,6 +338,7 @@ async def test_a_line_within_a_request_answers_no_call_of_another_client(
 
 
 @pytest.mark.process
+@deeper
 @pytest.mark.parametrize(("door", "client", "server"), WAYS)
 async def test_what_a_server_writes_reaches_a_client_on_one_line_and_with_each_member_once(
     door: str, client: str, server: str, tmp_path: Path

@@ -555,5 +555,5 @@ class Interleavings(RuleBasedStateMachine):
 @pytest.mark.hypothesis
 def test_whatever_happens_in_whichever_order_places_are_given_back_and_answers_meet_their_questions() -> None:
     run_state_machine_as_test(
-        Interleavings, settings=settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
+        Interleavings, settings=settings(max_examples=examples(15), stateful_step_count=30, deadline=None)
     )

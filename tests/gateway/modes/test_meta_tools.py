@@ -392,7 +392,7 @@ async def test_tools_withheld_from_a_caller_are_not_counted() -> None:
     assert found["found"] == 1
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

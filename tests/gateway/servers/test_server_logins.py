@@ -6,7 +6,8 @@ import pytest
 
 from pegboard import Client
 from pegboard.client.login.storage import MemoryStorage
-from pegboard.config.gateway_config import AuthConfig, ServerConfig
+from pegboard.config.config_keys import AuthConfig
+from pegboard.config.gateway_config import ServerConfig
 from pegboard.errors import Unauthorized
 from pegboard.gateway.servers.server_logins import Logins
 from tests.client.login.authorization_server import Person, locked

@@ -8,7 +8,7 @@ from typing import Any
 
 from pegboard.middleware.audit.chain_files import chains_in
 from pegboard.middleware.audit.hash_chain import read_chain_keys
-from pegboard.middleware.audit.verification import Finding, verify_folder
+from pegboard.middleware.audit.verification import ChainFinding, verify_folder
 
 SECRET = "a secret of the tests"
 
@@ -29,7 +29,7 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in record.items() if name not in ("number", "hash")} for record in records]
 
 
-def findings_of(folder: Path, secret: str | None = SECRET, **options: Any) -> list[Finding]:
+def findings_of(folder: Path, secret: str | None = SECRET, **options: Any) -> list[ChainFinding]:
     """What is wrong with the chains of a folder."""
     reports = verify_folder(folder, read_chain_keys(secret), **options)
     return [finding for report in reports for finding in report.findings]

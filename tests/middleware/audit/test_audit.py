@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from pegboard import Board, Client, Middleware, ToolError, ToolResult
 from pegboard.call import Call
 from pegboard.errors import REFUSED, DeclarationError, InvalidParams, LimitReached, SetupError
-from pegboard.logs.audit_sink import NO_AUDIT
+from pegboard.logs.audit_sink import NO_AUDIT, Decision
 from pegboard.middleware import Audit, RateLimit
-from pegboard.middleware.audit.audit_log import AuditLog
-from pegboard.middleware.audit.latest_records import latest_records
+from pegboard.middleware.audit.chain_files import latest_records
+from pegboard.middleware.audit.chain_writer import ChainWriter
 from pegboard.testing import make_call, run_alone
 from tests.middleware.audit.audit_records import SECRET, findings_of, records_of
 
@@ -101,11 +101,17 @@ async def test_the_id_of_the_trace_is_in_the_record(tmp_path: Path) -> None:
 async def test_a_decision_is_recorded_beside_the_calls(tmp_path: Path) -> None:
     board = Board()
     assert board.audit is NO_AUDIT
-    await board.audit.record("keys.add", name="nothing is recorded")
+    await board.audit.record(Decision("keys.add", name="nothing is recorded"))
     with audit(tmp_path, now=lambda: 1_700_000_000.0) as made:
         board.use(made)
         await board.audit.record(
-            "approvals.grant", principal="ann", name="pay", transport="console", details={"for": "bob", "password": "x"}
+            Decision(
+                "approvals.grant",
+                principal="ann",
+                name="pay",
+                transport="console",
+                details={"for": "bob", "password": "x"},
+            )
         )
     assert records_of(tmp_path) == [
         {
@@ -234,17 +240,17 @@ async def test_a_call_that_other_middleware_rejects_is_recorded_wherever_that_is
 # -- when it cannot be written --------------------------------------------------------------------------------------
 
 
-class FullDisk(AuditLog):
+class FullDisk(ChainWriter):
     """A log on a disk that is full until told otherwise."""
 
-    def __init__(self, real: AuditLog) -> None:
+    def __init__(self, real: ChainWriter) -> None:
         self.real = real
         self.problem: OSError | None = OSError(28, "No space left on device")
 
-    def append(self, record: bytes) -> Any:
+    def append(self, records: Sequence[bytes]) -> None:
         if self.problem is not None:
             raise self.problem
-        return self.real.append(record)
+        self.real.append(records)
 
     def close(self) -> None:
         self.real.close()
@@ -255,7 +261,7 @@ async def test_a_full_disk_withholds_the_result_then_refuses_calls_and_is_logged
 ) -> None:
     caplog.set_level(logging.INFO, "pegboard.audit")
     with audit(tmp_path) as made:
-        disk = made._audit_log = FullDisk(made._audit_log)
+        disk = made._writer = FullDisk(made._writer)
         ran = await run_alone(made)
         assert ran.ran == 1
         assert isinstance(ran.exception, LimitReached)
@@ -265,7 +271,7 @@ async def test_a_full_disk_withholds_the_result_then_refuses_calls_and_is_logged
             assert refused.ran == 0
             assert "was not run" in str(refused.exception)
         with pytest.raises(LimitReached, match="nothing was changed"):
-            await made.record("keys.add")
+            await made.record(Decision("keys.add"))
         assert made.unwritten == 5
         disk.problem = None
         assert (await run_alone(made)).text == "done"
@@ -278,10 +284,10 @@ async def test_a_full_disk_lets_calls_through_unrecorded_where_that_is_set(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with audit(tmp_path, fail="open") as made:
-        made._audit_log = FullDisk(made._audit_log)
+        made._writer = FullDisk(made._writer)
         for _ in range(3):
             assert (await run_alone(made)).text == "done"
-        await made.record("keys.add")
+        await made.record(Decision("keys.add"))
         assert made.unwritten == 4
         assert len(caplog.records) == 1
 

@@ -12,7 +12,7 @@ import pytest
 from pegboard.errors import SetupError
 from pegboard.middleware.audit.chain_writer import ChainWriter
 from pegboard.middleware.audit.hash_chain import ChainKey, read_chain_keys
-from pegboard.middleware.audit.verification import Finding
+from pegboard.middleware.audit.verification import ChainFinding
 from tests.middleware.audit.audit_records import SECRET, findings_of, lines_of
 
 FILE = "audit-1.000001.jsonl"
@@ -247,7 +247,7 @@ def test_a_clock_that_jumps_is_noted_and_breaks_nothing(tmp_path: Path) -> None:
         writer.open()
         writer.close()
     (noted,) = findings_of(tmp_path)
-    assert isinstance(noted, Finding)
+    assert isinstance(noted, ChainFinding)
     assert (noted.kind, noted.text, noted.number) == ("note", "the clock went back by 100000000 s", 2)
 
 

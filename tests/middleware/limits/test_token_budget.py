@@ -20,8 +20,8 @@ from pegboard.client.client import CallResult
 from pegboard.errors import REFUSED, DeclarationError, InvalidArguments, ToolError
 from pegboard.middleware import Budget, KeptResults, TokenBudget, TokenCount, count_tokens, estimate_tokens
 from pegboard.middleware.limits.json_reduction import fit_json
+from pegboard.middleware.limits.result_reduction import SMALLEST, truncate
 from pegboard.middleware.limits.token_budget import TRUNCATED
-from pegboard.middleware.limits.truncation import SMALLEST, truncate
 from pegboard.testing import FakeClock, Recorder, make_call, run_alone
 
 LONG = " ".join(f"line {number} of the report" for number in range(2000))

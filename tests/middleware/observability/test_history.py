@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta
 
-from pegboard import Board, Client, ToolError, ToolResult
+from pegboard import Board, Client, Gateway, Limits, ToolError, ToolResult
 from pegboard.call import Call, Handler, Reply
+from pegboard.middleware import ConcurrencyLimit
 from pegboard.middleware.observability.call_feed import StoredCall
 from pegboard.middleware.observability.history import RING_CALLS, History
+from tests.client_variants import on_one_machine
+from tests.waiting import until
 
 
 def board_with(history: History) -> Board:
@@ -70,6 +76,27 @@ async def test_secrets_in_arguments_and_results_are_masked() -> None:
     assert "hunter2" not in shown
     assert "very-secret" not in shown
     assert "ada" in shown
+
+
+@pytest.mark.parametrize("text", ["password: hunter2", '{"user": "ada", "token": "hunter2"}'])
+async def test_secrets_in_the_result_of_a_call_with_plain_arguments_are_masked(text: str) -> None:
+    history = History(names=["pin code"])
+    board = board_with(history)
+
+    @board.tool
+    def read(path: str) -> ToolResult:
+        return ToolResult(text)
+
+    @board.tool
+    def draw(path: str) -> ToolResult:
+        return ToolResult("done", structured={"pin_code": "hunter2"})
+
+    async with Client(board) as client:
+        await client.call("read", {"path": "a"})
+        await client.call("draw", {"path": "a"})
+    assert [("hunter2" in str(call.everything()), call.outcome) for call in await history.latest(10)] == [
+        (False, "ok")
+    ] * 2
 
 
 async def test_only_the_latest_calls_are_kept() -> None:
@@ -194,3 +221,48 @@ async def test_the_time_of_the_tool_is_apart_from_that_of_middleware() -> None:
     details: Any = reached.everything()
     assert 0 <= details["before_ms"] <= details["before_ms"] + details["tool_ms"] <= details["ms"] + 0.01
     assert rejected.everything()["tool_ms"] is None
+
+
+@on_one_machine("the gateway is part of the test")
+@pytest.mark.parametrize("kind", ["limit", "thread", "server"])
+async def test_the_time_in_a_queue_is_apart_from_that_of_the_tool(kind: str) -> None:
+    history, started, go = History(), asyncio.Event(), asyncio.Event()
+    loop, released = asyncio.get_running_loop(), threading.Event()
+    board = Board("busy", limits=Limits(threads=1))
+
+    if kind == "thread":
+
+        @board.tool(name="hold")
+        def hold_thread() -> None:
+            loop.call_soon_threadsafe(started.set)
+            released.wait(30)
+    else:
+
+        @board.tool(name="hold")
+        async def hold() -> None:
+            started.set()
+            await go.wait()
+
+    served: Board | Gateway = board
+    name, limit = "hold", ConcurrencyLimit(1, wait=30)
+    is_waiting: Callable[[], bool] = lambda: any(room.waiting for room in limit._rooms.values())  # noqa: E731
+    if kind == "server":
+        entry = {"board": board, "concurrency": 1}
+        served = gateway = Gateway(
+            {"toolboxes": {"a": {"description": "b", "mcpServers": {"s": entry}}}, "toolMode": "all"}
+        )
+        name, is_waiting = "a__s__hold", lambda: gateway.downstreams[0].waiting > 0
+    elif kind == "thread":
+        is_waiting = lambda: board._threads._slots.waiting > 0  # noqa: E731
+    served.use(history, *([limit] if kind == "limit" else []))
+    async with Client(served) as client:
+        first = asyncio.create_task(client.call(name))
+        await started.wait()
+        second = asyncio.create_task(client.call(name))
+        await until(is_waiting)
+        go.set()
+        released.set()
+        await asyncio.gather(first, second)
+    details: list[Any] = [kept.everything() for kept in await history.latest(10)]
+    assert [list(one.get("waited_ms", {})) for one in details] == [[], [kind]]
+    assert 0 < details[1]["waited_ms"][kind] <= details[1]["ms"]

@@ -78,6 +78,10 @@ def test_a_key_that_only_looks_alike_is_left(key: str) -> None:
     ("text", "masked"),
     [
         ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
+        ("Authorization: Bearer ${TOKEN}", "Authorization: Bearer ${TOKEN}"),
+        ('"token": "${env:TOKEN}"', '"token": "${env:TOKEN}"'),
+        ("token=${TOKEN}sesame", "token=***}sesame"),
+        ("token=${TOKEN:-sesame}", "token=***}"),
         ("bearer  abcdef123", "bearer ***"),
         ("Authorization: Basic Zm9vOmJhcg==", "Authorization: Basic ***"),
         ("postgres://me:pw@host/db", "postgres://me:***@host/db"),

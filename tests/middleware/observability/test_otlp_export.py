@@ -8,7 +8,9 @@ import pytest
 
 import pegboard
 from pegboard import Board, Gateway, ToolError
+from pegboard.call import Caller
 from pegboard.middleware import Metrics, Tracing
+from pegboard.sessions.session import Session
 from tests.otlp_receiver import OtlpReceiver, attributes_of
 
 pytestmark = pytest.mark.peer
@@ -17,7 +19,12 @@ TRACE, AGENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SERVER, CLIENT = 2, 3
 
 # From the semantic conventions for generative AI: docs/gen-ai/mcp.md, status Development.
-CONVENTION_METRICS = {"mcp.server.operation.duration": "s", "mcp.client.operation.duration": "s"}
+CONVENTION_METRICS = {
+    "mcp.server.operation.duration": 2,
+    "mcp.client.operation.duration": 2,
+    "mcp.server.session.duration": 1,
+    "mcp.client.session.duration": 1,
+}
 CONVENTION_BUCKETS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 CONVENTION_ATTRIBUTES = {
     "mcp.method.name",
@@ -98,11 +105,12 @@ async def test_metrics_are_exported_with_the_names_units_and_buckets_of_the_conv
     async with pegboard.Client(gateway) as client:
         for a in (1, -1):
             await client.call("dev__sums__add", {"a": a, "b": 3})
+        Session(Caller(version="2025-06-18", transport="stdio"), on_end=gateway.end_session).end()
     measured = receiver.metrics
-    for name, unit in CONVENTION_METRICS.items():
-        assert measured[name].unit == unit
+    for name, number in CONVENTION_METRICS.items():
+        assert measured[name].unit == "s"
         points = measured[name].histogram.data_points
-        assert sum(point.count for point in points) == 2
+        assert sum(point.count for point in points) == number
         for point in points:
             assert list(point.explicit_bounds) == CONVENTION_BUCKETS
             assert set(attributes_of(point)) <= CONVENTION_ATTRIBUTES | OURS

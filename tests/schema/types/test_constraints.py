@@ -22,6 +22,9 @@ from pegboard.schema.types.constraints import (
     has_bounds,
     read_notes,
 )
+from tests.depth import every_case
+
+pytestmark = every_case
 
 
 def test_no_words_say_nothing() -> None:

@@ -8,6 +8,9 @@ import sys
 import pytest
 
 from pegboard.schema.types.docstrings import Docs, read_docs
+from tests.depth import every_case
+
+pytestmark = every_case
 
 GOOGLE = """Paint a thing.
 

@@ -54,6 +54,21 @@ def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
         assert head.headers == dict(with_length(length))
 
 
+def test_credentials_that_were_removed_do_not_come_back_when_clients_order_their_fields_differently() -> None:
+    known = heads()
+    one = [(b"authorization", b"Bearer a"), (b"mcp-session-id", b"1"), (b"content-length", b"3")]
+    for fields in (one, one[::-1]):
+        head = found(known, scope(headers=fields))
+        # As the authentication does once it has verified them.
+        head.verdict, _ = "found", head.headers.pop(b"authorization")
+    for session in (b"1", b"2"):
+        for fields in (one, one[::-1]):
+            again = [(name, session if name == b"mcp-session-id" else value) for name, value in fields]
+            head = found(known, scope(headers=again))
+            assert head.verdict == "found"
+            assert head.headers == {b"mcp-session-id": session, b"content-length": b"3"}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -80,6 +95,19 @@ def test_whatever_differs_makes_another_head(changed: dict[str, Any]) -> None:
     assert other.verdict is None
     assert other == found(heads(), scope(**changed))
     assert found(known, scope()).verdict == "found"
+
+
+def test_the_sessions_of_a_proxy_share_what_was_found_in_their_head() -> None:
+    known = heads()
+    verdicts = []
+    for session, length in ((b"one", b"3"), (b"two", b"4"), (b"one", b"4"), (b"three", b"3")):
+        fields = [*with_length(length), (b"mcp-session-id", session)]
+        head = found(known, scope(headers=fields))
+        assert head.headers == dict(fields)
+        verdicts.append(head.verdict)
+        head.verdict = "found"
+    assert verdicts == [None, "found", "found", "found"]
+    assert found(known, scope()).verdict is None
 
 
 def test_a_known_head_is_refused_with_a_length_over_the_limit() -> None:

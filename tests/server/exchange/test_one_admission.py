@@ -28,7 +28,8 @@ def callers_of(name: str) -> set[str]:
     ("name", "modules"),
     [
         # The server itself makes the call by which a session follows the lists.
-        ("Call", {"exchange/admission.py", "exchange/fast_path.py", "exchange/change_streams.py"}),
+        ("Call", {"exchange/admission.py", "exchange/change_streams.py"}),
+        ("PlainCall", {"exchange/fast_path.py"}),
         ("read_handshake", {"exchange/admission.py"}),
         ("read_envelope", {"exchange/admission.py"}),
         ("read_token", {"exchange/admission.py", "exchange/stateless.py"}),

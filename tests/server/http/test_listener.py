@@ -328,9 +328,9 @@ def test_the_sweep_runs_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
     async def scene() -> None:
         async with serving(limits=Limits(head_seconds=0.01)) as server:
+            # It sends nothing: a sweep could come before the first bytes of one that does.
             reader, writer = await connect(server)
-            writer.write(b"GET / HT")
-            assert (await read_answer(reader))[0] == 408
+            assert await reader.read() == b""
             await leave(writer)
 
     run(scene())

@@ -413,6 +413,59 @@ def test_a_head_that_comes_again_carries_what_was_found_in_it() -> None:
         one.head.verdict = "found"
 
 
+def in_session(session: bytes, body: bytes, *, last: bool = False) -> bytes:
+    fields = [b"Mcp-Session-Id: " + session, b"Content-Length: %d" % len(body)]
+    head = b"\r\n".join([b"POST / HTTP/1.1", b"Host: x", *fields[:: -1 if last else 1], b"Accept: */*"])
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_the_sessions_of_a_proxy_share_what_was_found_in_their_head(last: bool) -> None:
+    reader = RequestReader(ANY_NUMBER)
+    verdicts = []
+    long = b"a body of 18 bytes"
+    requests = (
+        (b"one", b"abc"),
+        (b"two", b"abcdef"),
+        (b"one", b"abc"),
+        (b"six", b"xyz"),
+        (b"two", long),
+        (b"t-o", long),
+        (b"one", long),
+    )
+    heads = []
+    for session, body in requests:
+        reader.feed(in_session(session, body, last=last))
+        found = reader.ready.pop(0)
+        assert found.body == body
+        verdicts.append(found.head.verdict)
+        found.head.verdict = "found"
+        heads.append(found.head)
+    assert verdicts == [None] + ["found"] * 6
+    # Each request keeps its own session and length, whatever came after it.
+    assert [(head.headers[b"mcp-session-id"], head.headers[b"content-length"]) for head in heads] == [
+        (session, b"%d" % len(body)) for session, body in requests
+    ]
+
+
+@given(
+    session=st.binary(max_size=6)
+    | st.sampled_from([b"three", b"tw\to", b" two", b"two ", b"two\r\nA: b", b"two\r\nContent-Length: 4", b"tw\xf6"])
+    # As long as the known one.
+    | st.sampled_from([b"two", b"TWO", b"t-o", b"t o", b" tw", b"tw ", b"t\r\n", b"\r\nA", b"t\0o", b"t\xb2o", b"t,o"]),
+    sent=st.binary(max_size=8) | st.just(b"xyz"),
+    last=st.booleans(),
+)
+def test_a_session_is_taken_over_only_if_the_parser_would_read_it_so(session: bytes, sent: bytes, last: bool) -> None:
+    again = in_session(session, sent, last=last)
+    known, fresh = RequestReader(ANY_NUMBER), RequestReader(ANY_NUMBER)
+    known.feed(in_session(b"one", b"abc", last=last))
+    known.ready.clear()
+    known.feed(again)
+    fresh.feed(again)
+    assert seen(known) == seen(fresh)
+
+
 def test_another_head_carries_nothing_of_the_last_one() -> None:
     reader = RequestReader(ANY_NUMBER)
     reader.feed(post_of(b"abc"))

@@ -192,9 +192,12 @@ async def test_a_key_form_of_another_browser_signs_nobody_in(tmp_path: Path) -> 
         "notes",
         "/" + "x" * 5000,
         "/nötes",
+        "/other",
+        "/notes/../other",
+        "/notes/%2E%2e/other",
     ],
 )
-async def test_the_way_back_never_leads_to_another_server(tmp_path: Path, target: str) -> None:
+async def test_the_way_back_leads_to_one_of_our_pages_only(tmp_path: Path, target: str) -> None:
     store = f"sqlite:{tmp_path / 'store.db'}"
     key = await add_key(store)
     async with serving_notes(Auth(keys=True), store=store) as (site, _), browsing() as browser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -17,9 +18,17 @@ HEAD_BYTES: Final = 64 * 1024
 HEAD_LINES: Final = 200
 IDLE_SECONDS: Final = 4.0
 """A connection is not reused after this long: common servers close theirs after five seconds."""
+FRESH_SECONDS: Final = 0.5
+"""For this long, the end of an idle connection need not be awaited before it is reused."""
 BUFFER: Final = 256 * 1024
 PIECE: Final = 64 * 1024
 """How much of a compressed body is decompressed before the event loop gets its turn."""
+
+KNOWN_BYTES: Final = 2048
+"""A larger head is not kept for the next response: its connection may be idle for a while."""
+
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
+_FRAMING: Final = frozenset({b"content-encoding", b"transfer-encoding", b"upgrade", b"trailer"})
 
 _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 
@@ -27,15 +36,18 @@ _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 class Response:
     """A response whose head has arrived; its body comes in chunks."""
 
-    __slots__ = ("_connection", "_decompress", "_fault", "_unread", "_waiter", "ended", "headers", "status")
+    __slots__ = ("_connection", "_decompress", "_fault", "_unread", "_waiter", "ended", "headers", "status", "whole")
 
-    def __init__(self, connection: HttpConnection, status: int, headers: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, connection: HttpConnection, status: int, headers: dict[bytes, bytes], body: bytes | None = None
+    ) -> None:
         self.status = status
         self.headers = headers
-        self.ended = False
+        self.ended = body is not None
+        self.whole = body
         self._connection = connection
         # One buffer: small chunks would each take ten times their size.
-        self._unread = bytearray()
+        self._unread = bytearray(body or b"")
         self._fault: ServerFault | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._decompress = None
@@ -63,6 +75,10 @@ class Response:
     def zone(self) -> Zone:
         """The zone of the server that responded."""
         return self._connection.zone
+
+    def peek(self) -> bytes | None:
+        """The whole body if it has arrived, as it does for most responses; None if it has to be read."""
+        return bytes(self._unread) if self.ended and self._decompress is None else None
 
     async def read(self) -> bytes:
         """The next chunk of the body; empty at its end."""
@@ -137,10 +153,15 @@ class Response:
 
 
 class HttpConnection(ConnectionProtocol):
-    """A connection; `freed` is called when it can be reused or is closed, whichever comes first."""
+    """A connection; `freed` is called when it can be reused or is closed, whichever comes first.
+
+    A server sends the same head again and again. A head is known once it has arrived in one piece with its body, whose
+    length it states: if the same bytes come again, except for the digits of that length, they mean the same, and only the
+    body is new. The parser, which is between two responses, does not get them.
+    """
 
     __slots__ = (
-        "_freed", "_lines", "_loop", "_parser", "_paused", "_response", "_unread", "_waiter", "closed", "good_until",
+        "_freed", "_known", "_lines", "_loop", "_parser", "_paused", "_response", "_unread", "_waiter", "closed", "good_until",
         "idle_since", "origin",
     )  # fmt: skip
 
@@ -159,19 +180,26 @@ class HttpConnection(ConnectionProtocol):
         self._lines: list[tuple[bytes, bytes]] = []
         self._unread = 0
         self._paused = False
+        # The head before and after the digits of the length, its fields, and how long the connection can be reused.
+        self._known: tuple[bytes, bytes, dict[bytes, bytes], float] | None = None
 
-    async def exchange(self, request: bytes) -> Response:
-        """Send a request; returns the response once its head has arrived. If cancelled, the connection is closed."""
-        waiter: asyncio.Future[Response] = self._loop.create_future()
-        self._waiter = waiter
+    def send(self, request: bytes) -> asyncio.Future[Response]:
+        """Send a request; the response is there once its head has arrived. One that waits for it in vain must `leave`."""
+        waiter = self._waiter = self._loop.create_future()
         self._transport.write(request)
-        try:
-            return await waiter
-        except BaseException:
-            # The whole response may have come before its reader was cancelled: then the connection can be reused.
-            if self._waiter is waiter:
-                self.abort()
-            raise
+        return waiter
+
+    def leave(self, waiter: asyncio.Future[Response]) -> None:
+        """The response is not waited for any more: close the connection, unless it can be reused."""
+        # The whole response may have come before its reader was cancelled.
+        if self._waiter is waiter:
+            self.abort()
+
+    def is_fresh(self, within: Zone | None) -> bool:
+        """Whether it was used a moment ago, and may be used for an address that a server in that zone named."""
+        now = self._loop.time()
+        usable = not self.closed and now < self.good_until and now <= self.idle_since + FRESH_SECONDS
+        return usable and (within is None or self.zone <= within)
 
     def abort(self) -> None:
         """Close at once, discarding unsent and unread data."""
@@ -191,6 +219,20 @@ class HttpConnection(ConnectionProtocol):
     # Events of the loop.
 
     def data_received(self, data: bytes) -> None:
+        known, waiter = self._known, self._waiter
+        if known is not None and waiter is not None and not self._unread and data.startswith(known[0]):
+            start, rest, headers, seconds = known
+            end = data.find(b"\r\n", len(start))
+            body = data[end + len(rest) :]
+            length = b"%d" % len(body)
+            if data[len(start) : end] == length and data.startswith(rest, end) and not waiter.done():
+                self._waiter = None
+                self.idle_since = now = self._loop.time()
+                self.good_until = now + seconds
+                self._freed(self)
+                waiter.set_result(Response(self, 200, {**headers, b"content-length": length}, body))
+                return
+        begins = self._response is None and not self._unread
         self._unread += len(data)
         try:
             self._parser.feed_data(data)
@@ -202,6 +244,22 @@ class HttpConnection(ConnectionProtocol):
             # The parser buffers incomplete parts: a head, the extension of a chunk, a trailer.
             part = "head" if self._response is None else "trailer"
             self._break(MalformedMessage(f"the {part} of a response of more than {HEAD_BYTES} bytes"))
+        elif begins and waiter is not None and self._waiter is None and not self.closed:
+            self._remember_head(data, waiter)
+
+    def _remember_head(self, data: bytes, waiter: asyncio.Future[Response]) -> None:
+        """Keep the head of a response that these bytes are the whole of."""
+        end = data.find(b"\r\n\r\n") + 4
+        length = _LENGTH.search(data, 0, end) if end <= KNOWN_BYTES else None
+        if length is None or int(length[1]) != len(data) - end or waiter.cancelled():
+            return
+        response = waiter.result()
+        headers = response.headers
+        # A field that is repeated has all its values; a length with leading zeros is not repeated as such.
+        plain = headers[b"content-length"] == length[1] == b"%d" % (len(data) - end)
+        if response.status == 200 and plain and _FRAMING.isdisjoint(headers):
+            start, rest = data[: length.start(1)], data[length.end(1) : end]
+            self._known = start, rest, headers, _keep_alive_seconds(headers)
 
     def eof_received(self) -> bool:
         response = self._response

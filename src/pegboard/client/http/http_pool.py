@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from pegboard.client.http.address import Address, Proxy, Zone, find_proxy
 from pegboard.client.http.dialer import Dialer, credentials
-from pegboard.client.http.http_connection import HttpConnection, Response
+from pegboard.client.http.http_connection import FRESH_SECONDS, HttpConnection, Response
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, SetupError
 
 CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
 
-_FRESH_SECONDS: Final = 0.5
 _MAX_IDLE: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_MAX_IDLE})
 
@@ -42,9 +41,6 @@ class HttpRequest(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.address})"
-
-    def may_use(self, connection: HttpConnection) -> bool:
-        return self.within is None or connection.zone <= self.within
 
     def written(self, *, through_proxy: bytes | None) -> bytes:
         """In wire format; an unencrypted request through a proxy has the whole URL."""
@@ -85,25 +81,48 @@ class HttpPool:
         dialer: Dialer | None = None,
     ) -> None:
         self._dialer = dialer or Dialer(ca=ca, timeout=connect_timeout, find_proxy=find_proxy)
-        self._room = asyncio.Semaphore(connections)
+        # How many more requests may be sent now, and those that wait.
+        self._room = connections
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: defaultdict[tuple[str, str, int], list[HttpConnection]] = defaultdict(list)
         self._busy: dict[HttpConnection, bool] = {}
         self._closed = False
 
-    async def send(self, request: HttpRequest, *, urgent: bool = False) -> Response:
+    async def send(self, request: HttpRequest, *, urgent: bool = False, redirects: int = 0) -> Response:
         """Send a request; returns the response once its head has arrived. Redirects are followed if that is safe.
 
         Requests that others wait for (`urgent`) are sent at once, even if all connections are in use.
         """
-        response = await self._send_once(request, urgent)
-        redirects = 0
-        while response.status in _MOVED and request.follows and (location := response.header(b"location")):
+        if self._closed:
+            raise ConnectionLost(f"{request.address}: this client is closed")
+        proxy = self._dialer.proxy(request.address)
+        if not urgent:
+            if self._room:
+                self._room -= 1
+            else:
+                await self._wait_for_room()
+        kept = self._idle.get(request.address.origin)
+        try:
+            connection = kept.pop() if kept and kept[-1].is_fresh(request.within) else await self._take(request)
+        except BaseException:
+            if not urgent:
+                self._give_room()
+            raise
+        self._busy[connection] = not urgent
+        through = None if proxy is None or request.address.secure else credentials(proxy)
+        waiter = connection.send(request.written(through_proxy=through))
+        try:
+            response = await waiter
+        except BaseException as problem:
+            connection.leave(waiter)
+            if isinstance(problem, ServerFault):
+                raise type(problem)(f"{request.address}: {problem}") from None
+            raise
+        if response.status in _MOVED and request.follows and (location := response.header(b"location")):
             response.close()
-            redirects += 1
-            if redirects > REDIRECTS:
+            if redirects == REDIRECTS:
                 raise MalformedMessage(f"{request.address}: redirected more than {REDIRECTS} times")
-            request = _redirected(request, response, location)
-            response = await self._send_once(request, urgent)
+            return await self.send(_redirected(request, response, location), urgent=urgent, redirects=redirects + 1)
         return response
 
     def zone(self, server: Address) -> Zone:
@@ -124,41 +143,36 @@ class HttpPool:
         for _ in range(3):
             await asyncio.sleep(0)
 
-    async def _send_once(self, request: HttpRequest, urgent: bool) -> Response:
-        if self._closed:
-            raise ConnectionLost(f"{request.address}: this client is closed")
-        proxy = self._dialer.proxy(request.address)
-        if not urgent:
-            await self._room.acquire()
+    async def _wait_for_room(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
-            connection = self._new_connection(request) or await self._take(request)
+            await turn
         except BaseException:
-            if not urgent:
-                self._room.release()
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:
+                # It got its turn, and does not need it any more.
+                self._give_room()
             raise
-        self._busy[connection] = not urgent
-        through = None if proxy is None or request.address.secure else credentials(proxy)
-        try:
-            return await connection.exchange(request.written(through_proxy=through))
-        except ServerFault as fault:
-            raise type(fault)(f"{request.address}: {fault}") from None
 
-    def _new_connection(self, request: HttpRequest) -> HttpConnection | None:
-        """A connection that was used recently."""
-        kept = self._idle.get(request.address.origin)
-        if not kept or kept[-1].closed or not request.may_use(kept[-1]):
-            return None
-        last, now = kept[-1], asyncio.get_running_loop().time()
-        return kept.pop() if now < last.good_until and now <= last.idle_since + _FRESH_SECONDS else None
+    def _give_room(self) -> None:
+        """A request has ended: the next one that waits may begin."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._room += 1
 
     async def _take(self, request: HttpRequest) -> HttpConnection:
         loop = asyncio.get_running_loop()
         address = request.address
         kept = self._idle[address.origin]
-        while kept and request.may_use(kept[-1]):
+        while kept and (request.within is None or kept[-1].zone <= request.within):
             connection = kept.pop()
             now = loop.time()
-            if now > connection.idle_since + _FRESH_SECONDS:
+            if now > connection.idle_since + FRESH_SECONDS:
                 # It may have been closed without our having read that yet.
                 await asyncio.sleep(0)
             if not connection.closed and now < connection.good_until:
@@ -172,7 +186,10 @@ class HttpPool:
     def _free(self, connection: HttpConnection) -> None:
         counted = self._busy.pop(connection, None)
         if counted:
-            self._room.release()
+            if self._waiting:
+                self._give_room()
+            else:
+                self._room += 1
         if connection.closed:
             kept = self._idle.get(connection.origin)
             if kept is not None and connection in kept:

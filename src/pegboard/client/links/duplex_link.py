@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
@@ -28,9 +28,9 @@ from pegboard.client.links.link import (
     LinkOptions,
     OutgoingRequest,
     RequestMetadata,
-    legacy_params,
     request_ids,
     with_server_name,
+    write_legacy,
 )
 from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
 from pegboard.client.links.server_output import warn_rarely
@@ -68,8 +68,11 @@ class MessagePipe(Protocol):
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[ServerFault], None]) -> None:
         """Open the pipe; `lost` is called once if the connection fails, but not after `close`."""
 
-    async def send(self, message: bytes) -> None:
-        """Send a message; waits while the server does not read. Raises Unreachable if the server cannot have received it."""
+    def send(self, message: bytes) -> Coroutine[Any, Any, None] | None:
+        """Send a message; returns what must be awaited if the server does not read, or if it could not be sent at once.
+
+        That raises Unreachable if the server cannot have received the message.
+        """
 
     def send_now(self, message: bytes) -> None:
         """Send a message without waiting; it may be lost."""
@@ -101,19 +104,12 @@ class _PendingRequest(Struct, eq=False):
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
-    async def wait(self, request_id: int) -> ServerMessage:
-        """The response, after the notifications before it were delivered."""
-        while True:
-            while self.inbox:
-                message, size = self.inbox.popleft()
-                self.size -= size
-                await self.out.deliver(Notification(message.method or "", message.parameters()), request_id)
-            if self.answer is not None:
-                return self.answer
-            if self.fault is not None:
-                raise self.fault
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
+    async def deliver(self, request_id: int) -> None:
+        """Deliver the notifications that have arrived."""
+        while self.inbox:
+            message, size = self.inbox.popleft()
+            self.size -= size
+            await self.out.deliver(Notification(message.method or "", message.parameters()), request_id)
 
 
 class EraInDoubt(Exception):
@@ -177,7 +173,11 @@ class DuplexLink:
         async with self._opening:
             await self._end()
 
-    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    def request(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        return self._ask(out) if self.is_open and self._metadata is not None else self._request(out)
+
+    async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+        """A request that has to wait for the pipe, or to a legacy server, which does not have all methods."""
         if not self.is_open:
             await self._ready()
         if self._metadata is None:
@@ -223,7 +223,9 @@ class DuplexLink:
         self._metadata = None
         self._lost = asyncio.get_running_loop().create_future()
         self._abandoned = AbandonedRequests()
-        self._legacy = LegacySession(self.name, self._identity, self._unattributed, self._ask, pipe.send, self._timeout)
+        self._legacy = LegacySession(
+            self.name, self._identity, self._unattributed, self._ask, self._send, self._timeout
+        )
         try:
             await pipe.open(self._receive, self._fail_all)
             if version is None:
@@ -312,17 +314,33 @@ class DuplexLink:
 
     # Requests.
 
+    async def _send(self, message: bytes) -> None:
+        """Send a message that is not a request."""
+        waits = None if self._pipe is None else self._pipe.send(message)
+        if waits is not None:
+            await waits
+
     async def _ask(self, out: OutgoingRequest) -> Mapping[str, Json]:
         pipe, lost, metadata = self._pipe, self._lost, self._metadata
         if pipe is None or lost.done():
             raise lost.result()
         request_id = next(self._ids)
-        params = legacy_params(out, request_id) if metadata is None else metadata.around(out, request_id)
-        message = jsonrpc.request(request_id, out.method, params)
+        message = write_legacy(out, request_id) if metadata is None else metadata.write(out, request_id)
         pending = self._pending[request_id] = _PendingRequest(out)
         try:
-            await pipe.send(message)
-            return result_of(await pending.wait(request_id), out.read)
+            waits = pipe.send(message)
+            if waits is not None:
+                await waits
+            while True:
+                if pending.inbox:
+                    await pending.deliver(request_id)
+                answer = pending.answer
+                if answer is not None:
+                    return result_of(answer, out.read)
+                if pending.fault is not None:
+                    raise pending.fault
+                waiter = pending.waiter = asyncio.get_running_loop().create_future()
+                await waiter
         except asyncio.CancelledError:
             # "The client MUST NOT attempt to cancel its initialize request"
             if out.method != "initialize" and not lost.done() and pending.answer is None:
@@ -345,23 +363,29 @@ class DuplexLink:
             warn_rarely(self._cache_key, self.name, f"sent an {kind}", colon + detail)
             return
         if message.method is None:
-            self._receive_answer(message)
+            pending = self._pending.get(message.id) if message.id is not None else None
+            if pending is None or pending.answer is not None:
+                self._receive_stray_answer(message)
+                return
+            pending.answer = message
+            waiter = pending.waiter
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
         elif message.id is not None:
             self._receive_question(message)
         else:
             self._receive_notification(message, message.method, len(data))
 
-    def _receive_answer(self, message: ServerMessage) -> None:
-        pending = self._pending.get(message.id) if message.id is not None else None
-        if pending is None and message.id is None and len(self._pending) == 1:
+    def _receive_stray_answer(self, message: ServerMessage) -> None:
+        """A response that names no open request."""
+        pending = next(iter(self._pending.values())) if message.id is None and len(self._pending) == 1 else None
+        if pending is not None and pending.answer is None:
             # An error without an id: the server could not parse the only pending request.
-            pending = next(iter(self._pending.values()))
-        if pending is None or pending.answer is not None:
-            _log.debug("%s: sent a response to %.80r, which is not an open request", self.name, message.id)
-            self._abandoned.finished(message.id)
+            pending.answer = message
+            pending.wake()
             return
-        pending.answer = message
-        pending.wake()
+        _log.debug("%s: sent a response to %.80r, which is not an open request", self.name, message.id)
+        self._abandoned.finished(message.id)
 
     def _receive_question(self, message: ServerMessage) -> None:
         if self._metadata is not None:

@@ -211,7 +211,7 @@ class _MemoryPipe:
     async def open(self, receive: Callable[[bytes], None], _lost: Callable[[ServerFault], None]) -> None:
         self._line = self._board.open_line(receive)
 
-    async def send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> None:
         self._line.send(message)
 
     def send_now(self, message: bytes) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.bounded_dict import BoundedDict
-from pegboard.call import Caller, Channel, Json, Notification, Question
+from pegboard.call import Call, Caller, Channel, Json, Notification, Question
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
 from pegboard.client.links.server_messages import Read, read_values
@@ -136,7 +136,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     `mirrors` are the arguments to repeat in headers (name → path), `wants_progress` asks the server for progress, `read`
     decodes the result. A request on behalf of another client has that client as its `owner`, and its capabilities as
     `identity`: a modern server gets them with each request, a legacy one got the link's own in the handshake. A board in
-    this process gets the `caller` itself. Progress extends the `deadline`. While the caller is asked, the deadline is paused
+    this process gets the `caller` itself. `call` is what it is forwarded for, which notes the time that it takes. Progress extends the `deadline`. While the caller is asked, the deadline is paused
     and the slots in `held`, which count for an `account`, are released; `asked` counts the questions that are open.
     """
 
@@ -149,6 +149,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     identity: Identity | None = None
     owner: Hashable = None
     caller: Caller | None = None
+    call: Call | None = None
     deadline: Deadline | None = None
     held: Sequence[Releasable] = ()
     account: str = ""
@@ -243,22 +244,20 @@ class RequestMetadata:
         self._own = _Metadata(identity, version)
         self._by_identity: BoundedDict[int, _Metadata] = BoundedDict(_MAX_IDENTITIES)
 
-    def around(self, out: OutgoingRequest, token: int) -> dict[str, Any]:
-        """The params of a request with its metadata."""
-        metadata = self._own if out.identity is None else self._of(out.identity)
-        if not out.wants_progress and "_meta" not in out.params:
-            return {**out.params, "_meta": metadata.written}
-        meta = {**out.params.get("_meta", {}), **metadata.members}
-        if out.wants_progress:
-            meta["progressToken"] = token
-        return {**out.params, "_meta": meta}
-
-    def _of(self, identity: Identity) -> _Metadata:
-        known = self._by_identity.get(id(identity))
+    def write(self, out: OutgoingRequest, request_id: int) -> bytes:
+        """The request with its metadata, as JSON; the id is also the token for its progress."""
+        identity, params = out.identity, out.params
+        metadata = self._own if identity is None else self._by_identity.get(id(identity))
         # The entry holds the identity, so that no other object can get its `id()`.
-        if known is None or known.identity is not identity:
-            known = self._by_identity[id(identity)] = _Metadata(identity, self._version)
-        return known
+        if metadata is None or (identity is not None and metadata.identity is not identity):
+            metadata = self._by_identity[id(identity)] = _Metadata(out.identity or self._own.identity, self._version)
+        meta: Any = metadata.written
+        if out.wants_progress or "_meta" in params:
+            meta = {**params.get("_meta", {}), **metadata.members}
+            if out.wants_progress:
+                meta["progressToken"] = request_id
+        params = {**params, "_meta": meta}
+        return _encode({"jsonrpc": "2.0", "id": request_id, "method": out.method, "params": params})
 
 
 class _Metadata:
@@ -279,11 +278,12 @@ class _Metadata:
         self.written = Raw(_encode(values))
 
 
-def legacy_params(out: OutgoingRequest, token: int) -> Mapping[str, Any]:
-    """The params of a request in the legacy revisions."""
-    if not out.wants_progress:
-        return out.params
-    return {**out.params, "_meta": {**out.params.get("_meta", {}), "progressToken": token}}
+def write_legacy(out: OutgoingRequest, request_id: int) -> bytes:
+    """A request of the legacy revisions, as JSON; the id is also the token for its progress."""
+    params = out.params
+    if out.wants_progress:
+        params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": request_id}}
+    return _encode({"jsonrpc": "2.0", "id": request_id, "method": out.method, "params": params})
 
 
 def with_server_name(fault: ServerFault, name: str) -> ServerFault:

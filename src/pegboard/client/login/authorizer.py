@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard.client.http.address import Address
@@ -32,19 +33,16 @@ MAX_TRIES: Final = 4
 _log = logging.getLogger("pegboard.client")
 
 
-class TokenAttempt:
+class TokenAttempt(Struct, eq=False):
     """What one request has tried so far."""
 
-    __slots__ = ("_authorizer", "attempt", "granted", "refreshed", "steps", "token", "tries")
-
-    def __init__(self, authorizer: TokenAuthorizer, token: Token | None, attempt: int) -> None:
-        self._authorizer = authorizer
-        self.token = token
-        self.attempt = attempt
-        self.tries = 0
-        self.steps = 0
-        self.refreshed = False
-        self.granted = False
+    _authorizer: TokenAuthorizer
+    token: Token | None
+    attempt: int
+    tries: int = 0
+    steps: int = 0
+    refreshed: bool = False
+    granted: bool = False
 
     async def renew(self, status: int, challenge: str) -> bool:
         return await self._authorizer.renew(self, status, challenge)

@@ -13,15 +13,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from pegboard.client.http.address import Address, read_address
+from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool
-from pegboard.client.login.access_tokens import Token, request_token
 from pegboard.client.login.authentication import Credentials, authenticate
-from pegboard.client.login.authorizer import TokenAuthorizer
-from pegboard.client.login.discovery import ProtectedResource, find_server
-from pegboard.client.login.grants import AssertionGrant, Grant
+from pegboard.client.login.discovery import find_server
+from pegboard.client.login.grants import JWT_BEARER, ClientGrant, Grant, write_scopes
 from pegboard.client.login.login_http import LoginClient
-from pegboard.client.login.storage import MemoryStorage
+from pegboard.client.login.oauth import GrantLogin
 from pegboard.errors import LoginFailed
 
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -50,7 +48,7 @@ class IdentityProvider(Struct, frozen=True):
     credentials: Credentials
 
 
-class TokenExchange:
+class TokenExchange(GrantLogin):
     """Login with the token of a caller.
 
     credentials: the gateway, as the authorization server of the server knows it.
@@ -69,55 +67,21 @@ class TokenExchange:
         issuer: str | None = None,
         scopes: Sequence[str] = (),
     ) -> None:
+        super().__init__(issuer, scopes, None)
         self._credentials = credentials
         self._subject = subject
         self._provider = provider
         self._audience = audience
-        self._issuer = issuer
-        self._scopes = list(scopes)
 
-    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
-        """Return what holds the token for one server; the client calls this."""
-        client = LoginClient(pool, server)
-        grant: Grant
-        if self._provider is None:
-            grant = ExchangeGrant(client, self._credentials, self._subject, self._audience)
-        else:
+    def _make_grant(self, client: LoginClient, pool: HttpPool) -> Grant:
+        if self._provider is not None:
             assertions = _Assertions(pool, self._provider, self._subject, self._scopes)
-            grant = AssertionGrant(client, self._credentials, assertions.request)
-        return TokenAuthorizer(server, grant, MemoryStorage(), client, scopes=self._scopes, issuer=self._issuer)
-
-
-class ExchangeGrant:
-    """The token of a caller is exchanged for one of the server (RFC 8693)."""
-
-    kind = "exchange"
-    silent = True
-
-    def __init__(
-        self, login_client: LoginClient, credentials: Credentials, subject: SubjectToken, audience: str | None
-    ) -> None:
-        self.bound_id = credentials.client_id
-        self._login_client = login_client
-        self._credentials = credentials
-        self._subject = subject
-        self._audience = audience
-
-    def check_present(self) -> None:
-        """The caller is here."""
-
-    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
-        form = [
-            ("grant_type", EXCHANGE),
-            ("requested_token_type", _TYPE + "access_token"),
-            *self._subject.fields,
-            *([("audience", self._audience)] if self._audience else []),
-            *([("scope", " ".join(scopes))] if scopes else []),
-        ]
-        return await request_token(self._login_client, site, self._credentials, form, scopes)
-
-    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
-        return None
+            form = [("grant_type", JWT_BEARER)]
+            return ClientGrant("assertion", client, self._credentials, form, assertions.request)
+        form = [("grant_type", EXCHANGE), ("requested_token_type", _TYPE + "access_token"), *self._subject.fields]
+        if self._audience:
+            form.append(("audience", self._audience))
+        return ClientGrant("exchange", client, self._credentials, form)
 
 
 class _Assertions:
@@ -143,7 +107,7 @@ class _Assertions:
             ("audience", issuer),
             ("resource", resource),
             *self._subject.fields,
-            *([("scope", " ".join(self._scopes))] if self._scopes else []),
+            *write_scopes(self._scopes),
             *fields,
         ]
         reply = await self._client.post_form(server.token_endpoint, form, secrets)

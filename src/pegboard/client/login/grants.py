@@ -1,4 +1,4 @@
-"""The OAuth grants: authorization code, client credentials and assertion."""
+"""The OAuth grants: authorization code with a person, and those of a client alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
@@ -29,27 +29,6 @@ OFFLINE = "offline_access"
 
 Vouch = Callable[[str, str], Awaitable[str]]
 """Creates the assertion for an issuer and a resource."""
-
-
-class Grant(Protocol):
-    """One way to get a token; a `silent` one needs no person. `bound_id` is a client id that belongs to one issuer."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def silent(self) -> bool: ...
-
-    @property
-    def bound_id(self) -> str | None: ...
-
-    def check_present(self) -> None:
-        """Raise LoginRequired if only a person who is not here can get the first token."""
-
-    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token: ...
-
-    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
-        """The next token; None if only another grant can get one."""
 
 
 class PendingLogin(Struct, frozen=True, kw_only=True):
@@ -98,10 +77,12 @@ class CodeGrant:
         self._document_url = document_url
 
     def check_present(self) -> None:
+        """Raise LoginRequired if only a person who is not here can get the first token."""
         if isinstance(self._login, NoBrowser):
             raise self._login.required()
 
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
+        """The token of a person who logs in now."""
         registered = await self._registered(site.server)
         async with self._login.opened(None if registered is None else registered.redirect_uri) as redirect:
             url, pending = await self.begin(site, scopes, redirect.uri)
@@ -139,7 +120,7 @@ class CodeGrant:
             ("code_challenge_method", "S256"),
             ("state", state),
             ("resource", site.resource),
-            *([("scope", " ".join(asked))] if asked else []),
+            *write_scopes(asked),
             # OpenID grants offline access only with consent in this login.
             *([("prompt", "consent")] if OFFLINE in asked else []),
         ])  # fmt: skip
@@ -169,6 +150,7 @@ class CodeGrant:
         return await self._request(site, known, form, pending.scopes)
 
     async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
+        """The next token; None if only another grant can get one."""
         known = await self.client(site.server)
         if token.refresh_token is None or known is None or known.client_id != token.client_id:
             return None
@@ -212,50 +194,47 @@ class CodeGrant:
         return None
 
 
-class CredentialsGrant:
-    """A client authenticates as itself (client credentials)."""
+class ClientGrant:
+    """A client gets a token without a person; `kind` names how, and tokens of different kinds are stored apart.
 
-    kind = "client"
+    form: the fields of the request besides those of the client and the server.
+    vouch: creates the assertion of an identity provider that the authorization server trusts (RFC 7523).
+    """
+
     silent = True
 
-    def __init__(self, login_client: LoginClient, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        kind: str,
+        login_client: LoginClient,
+        credentials: Credentials,
+        form: Sequence[tuple[str, str]],
+        vouch: Vouch | None = None,
+    ) -> None:
+        self.kind = kind
         self.bound_id = credentials.client_id
         self._login_client = login_client
         self._credentials = credentials
-
-    def check_present(self) -> None:
-        """No person is needed."""
-
-    async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
-        form = [("grant_type", "client_credentials"), *_scope(scopes)]
-        return await request_token(self._login_client, site, self._credentials, form, scopes)
-
-    async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
-        return None
-
-
-class AssertionGrant:
-    """An identity provider that the authorization server trusts asserts the client (RFC 7523)."""
-
-    kind = "assertion"
-    silent = True
-
-    def __init__(self, login_client: LoginClient, credentials: Credentials, vouch: Vouch) -> None:
-        self.bound_id = credentials.client_id
-        self._login_client = login_client
-        self._credentials = credentials
+        self._form = form
         self._vouch = vouch
 
     def check_present(self) -> None:
         """No person is needed."""
 
     async def obtain(self, site: ProtectedResource, scopes: Sequence[str]) -> Token:
-        assertion = await self._vouch(site.server.issuer, site.resource)
-        form = [("grant_type", JWT_BEARER), ("assertion", assertion), *_scope(scopes)]
+        """The first token."""
+        form = [*self._form, *write_scopes(scopes)]
+        if self._vouch is not None:
+            form.append(("assertion", await self._vouch(site.server.issuer, site.resource)))
         return await request_token(self._login_client, site, self._credentials, form, scopes)
 
     async def refresh(self, site: ProtectedResource, token: Token) -> Token | None:
+        """None: the next token is obtained as the first was."""
         return None
+
+
+Grant: TypeAlias = CodeGrant | ClientGrant
+"""One way to get a token; a `silent` one needs no person. `bound_id` is a client id that belongs to one issuer."""
 
 
 def challenge_of(verifier: str) -> str:
@@ -299,7 +278,8 @@ def _with_offline(scopes: Sequence[str], server: ServerMetadata) -> list[str]:
     return [*wanted, OFFLINE] if wanted and offered else wanted
 
 
-def _scope(scopes: Sequence[str]) -> list[tuple[str, str]]:
+def write_scopes(scopes: Sequence[str]) -> list[tuple[str, str]]:
+    """The field of a request that names scopes, if there are any."""
     return [("scope", " ".join(scopes))] if scopes else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -11,14 +12,35 @@ from pegboard.client.http.http_pool import HttpPool
 from pegboard.client.login.authentication import Credentials
 from pegboard.client.login.authorizer import TokenAuthorizer
 from pegboard.client.login.browser import BrowserLogin, Login
-from pegboard.client.login.grants import AssertionGrant, CodeGrant, CredentialsGrant
+from pegboard.client.login.grants import JWT_BEARER, ClientGrant, CodeGrant, Grant
 from pegboard.client.login.login_http import LoginClient
 from pegboard.client.login.registration import check_document_url
 from pegboard.client.login.storage import MemoryStorage, Storage
 from pegboard.errors import SetupError
 
 
-class OAuth:
+class GrantLogin(ABC):
+    """A login whose tokens come from one grant; the subclass says from which."""
+
+    def __init__(self, issuer: str | None, scopes: Sequence[str], storage: Storage | None) -> None:
+        if isinstance(scopes, str):
+            raise SetupError(f"scopes must be a list, for example {scopes.split()!r}")
+        self._issuer = issuer
+        self._scopes = list(scopes)
+        self._storage: Storage = storage or MemoryStorage()
+
+    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
+        """Return what holds the token for one server; the client calls this."""
+        client = LoginClient(pool, server)
+        grant = self._make_grant(client, pool)
+        return TokenAuthorizer(server, grant, self._storage, client, scopes=self._scopes, issuer=self._issuer)
+
+    @abstractmethod
+    def _make_grant(self, client: LoginClient, pool: HttpPool) -> Grant:
+        """The grant for the server of this client."""
+
+
+class OAuth(GrantLogin):
     """Login by a person in a browser, once; afterwards the token is refreshed as long as possible.
 
     login: how the person logs in; without it, `BrowserLogin()`.
@@ -45,22 +67,17 @@ class OAuth:
     ) -> None:
         if client_secret is not None and client_id is None:
             raise SetupError("client_secret needs a client_id")
+        super().__init__(issuer, scopes, storage)
         self._login: Login = login or BrowserLogin()
-        self._storage: Storage = storage or MemoryStorage()
         self._credentials = None if client_id is None else Credentials(client_id, client_secret)
         self._document_url = None if client_metadata_url is None else check_document_url(client_metadata_url)
         self._name = client_name
-        self._issuer = issuer
-        self._scopes = _listed(scopes)
 
-    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
-        """Return what holds the token for one server; the client calls this."""
-        login_client = LoginClient(pool, server)
-        grant = CodeGrant(login_client, self._storage, self._login, self._name, self._credentials, self._document_url)
-        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
+    def _make_grant(self, client: LoginClient, pool: HttpPool) -> Grant:
+        return CodeGrant(client, self._storage, self._login, self._name, self._credentials, self._document_url)
 
 
-class ClientCredentials:
+class ClientCredentials(GrantLogin):
     """Login of the client itself, without a person: with a secret or a private key.
 
     client_id: the id of the client.
@@ -85,21 +102,16 @@ class ClientCredentials:
     ) -> None:
         if (client_secret is None) == (private_key is None):
             raise SetupError(f"The client {client_id} needs either a client_secret or a private_key")
+        super().__init__(issuer, scopes, storage)
         self._credentials = Credentials(
             client_id, client_secret, private_key=read_key(private_key), algorithm=algorithm
         )
-        self._issuer = issuer
-        self._scopes = _listed(scopes)
-        self._storage: Storage = storage or MemoryStorage()
 
-    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
-        """Return what holds the token for one server; the client calls this."""
-        login_client = LoginClient(pool, server)
-        grant = CredentialsGrant(login_client, self._credentials)
-        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
+    def _make_grant(self, client: LoginClient, pool: HttpPool) -> Grant:
+        return ClientGrant("client", client, self._credentials, [("grant_type", "client_credentials")])
 
 
-class Assertion:
+class Assertion(GrantLogin):
     """Login with an assertion of a third party, such as an identity provider or the platform of a workload.
 
     client_id: the id of the client.
@@ -120,29 +132,18 @@ class Assertion:
         scopes: Sequence[str] = (),
         storage: Storage | None = None,
     ) -> None:
+        super().__init__(issuer, scopes, storage)
         self._credentials = Credentials(client_id, client_secret)
         self._told = vouch
-        self._issuer = issuer
-        self._scopes = _listed(scopes)
-        self._storage: Storage = storage or MemoryStorage()
 
-    def authorizer(self, server: Address, pool: HttpPool) -> TokenAuthorizer:
-        """Return what holds the token for one server; the client calls this."""
-        login_client = LoginClient(pool, server)
-        grant = AssertionGrant(login_client, self._credentials, self._vouch)
-        return TokenAuthorizer(server, grant, self._storage, login_client, scopes=self._scopes, issuer=self._issuer)
+    def _make_grant(self, client: LoginClient, pool: HttpPool) -> Grant:
+        return ClientGrant("assertion", client, self._credentials, [("grant_type", JWT_BEARER)], self._vouch)
 
     async def _vouch(self, issuer: str, resource: str) -> str:
         if isinstance(self._told, str):
             return self._told
         made = self._told(issuer, resource)
         return await made if inspect.isawaitable(made) else made
-
-
-def _listed(scopes: Sequence[str]) -> list[str]:
-    if isinstance(scopes, str):
-        raise SetupError(f"scopes must be a list, for example {scopes.split()!r}")
-    return list(scopes)
 
 
 def read_key(key: str | Path | None) -> str | None:

@@ -10,9 +10,9 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from pegboard.client.links.server_messages import UNREAD, shorten
 from pegboard.client.links.server_output import last_output
@@ -127,10 +127,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._confine = confine
         self._resources = resources
         self._process: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._exited = asyncio.Event()
         self._open_ends = {0, 1, 2}
-        self._may_write = asyncio.Event()
-        self._may_write.set()
+        self._paused: asyncio.Future[None] | None = None
         # One buffer: a line may arrive a few bytes at a time, and a list of pieces would take ten times the memory.
         self._line = bytearray()
         self._skipping = False
@@ -175,13 +175,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
             place = f" in {self._cwd}" if self._cwd is not None else ""
             raise Unreachable(f"{self.name}: cannot be started{place}, {error.strerror or error}") from None
 
-    async def send(self, message: bytes) -> None:
-        if not self._write(message):
+    def send(self, message: bytes) -> Coroutine[Any, Any, None] | None:
+        written = self._write(message)
+        return None if written and self._paused is None else self._wait_sent(written)
+
+    async def _wait_sent(self, written: bool) -> None:
+        if not written:
             # The loss follows within the grace period, and with it the reason.
             await self._lost_reported.wait()
             raise Unreachable(f"{self.name}: {self._end()}{self.last_words()}")
-        if not self._may_write.is_set():
-            await self._may_write.wait()
+        if self._paused is not None:
+            await asyncio.shield(self._paused)
 
     def send_now(self, message: bytes) -> None:
         self._write(message)
@@ -190,10 +194,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         """Write a line; False if the child cannot have got it, since its stdin is closed."""
         if has_line_break(message):
             raise ValueError("A message to a child must be one line")
-        pipe = None if self._process is None else self._process.get_pipe_transport(0)
+        pipe = self._stdin
         if pipe is None or pipe.is_closing():
             return False
-        pipe.write(message + b"\n")  # type: ignore[attr-defined]  # stdin is written to
+        pipe.write(message + b"\n")
         return not pipe.is_closing()
 
     def terminate(self) -> None:
@@ -244,30 +248,36 @@ class ChildProcess(asyncio.SubprocessProtocol):
     # The callbacks of the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._process = transport  # type: ignore[assignment]  # that of a subprocess
-        stdin = self._process.get_pipe_transport(0)  # type: ignore[union-attr]  # it was set above
+        self._process = process = cast("asyncio.SubprocessTransport", transport)
+        stdin = self._stdin = cast("asyncio.WriteTransport | None", process.get_pipe_transport(0))
         # uvloop also calls this for a process that was cancelled while it started.
         if stdin is not None and not stdin.is_closing():
-            stdin.set_write_buffer_limits(WRITE_BYTES)  # type: ignore[union-attr]  # stdin is written to
+            stdin.set_write_buffer_limits(WRITE_BYTES)
         if (pid := self.pid) is not None:
             self._started(pid)
 
     def pause_writing(self) -> None:
-        self._may_write.clear()
+        self._paused = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        self._may_write.set()
+        paused, self._paused = self._paused, None
+        if paused is not None:
+            paused.set_result(None)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
-            self._receive_data(data)
+            # Most often, these are the bytes of one message.
+            if not self._line and not self._skipping and data.find(b"\n") == len(data) - 1 > 1:
+                self._receive_line(data[:-1])
+            else:
+                self._receive_data(data)
         else:
             self._stderr.receive(data)
 
     def pipe_connection_lost(self, fd: int, exception: Exception | None) -> None:
         self._open_ends.discard(fd)
         if fd == 0:
-            self._may_write.set()
+            self.resume_writing()
         elif fd == 2:
             self._stderr.close()
         self._await_exit()
@@ -291,7 +301,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             self._lost_timer = asyncio.get_running_loop().call_later(EOF_GRACE_SECONDS, self._report_lost)
 
     def _report_lost(self) -> None:
-        self._may_write.set()
+        self.resume_writing()
         self._lost_reported.set()
         lost, self._lost = self._lost, None
         if lost is not None and not self._closing:
@@ -323,15 +333,18 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 self._line += line
                 line = bytes(self._line)  # noqa: PLW2901 — the line is complete now
                 self._line.clear()
-            if len(line) > self._max_line:
-                self._reject_line(line[:512])
-            elif line.strip():
-                self._receive(line)
+            self._receive_line(line)
         if not rest or self._skipping:
             return
         self._line += rest
         if len(self._line) > self._max_line:
             self._skip_long_line()
+
+    def _receive_line(self, line: bytes) -> None:
+        if len(line) > self._max_line:
+            self._reject_line(line[:512])
+        elif line.strip():
+            self._receive(line)
 
     def _skip_long_line(self) -> None:
         """Drop a line that is too long; the request that waits for it gets an error."""

@@ -187,14 +187,14 @@ def drop_privileges() -> None:
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break
-    version = check(
+    abi = check(
         libc.syscall(SYS_CREATE_RULESET, None, 0, 1),
         "Landlock is missing",
         "use Linux 5.13 or later with Landlock enabled (the boot parameter lsm=landlock,…), or a container instead",
     )
-    scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if version >= 6 else 0
+    scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if abi >= 6 else 0
     # Any ruleset makes a domain, whose processes cannot reach into others; the mounts decide about files.
-    attributes = struct.pack("QQQ", MAKE_BLOCK, 0, scopes)[: 24 if version >= 6 else 8]
+    attributes = struct.pack("QQQ", MAKE_BLOCK, 0, scopes)[: 24 if abi >= 6 else 8]
     ruleset = check(libc.syscall(SYS_CREATE_RULESET, attributes, len(attributes), 0), "Landlock cannot be used")
     check(libc.syscall(SYS_RESTRICT_SELF, ruleset, 0), "Landlock cannot be used")
     os.close(ruleset)

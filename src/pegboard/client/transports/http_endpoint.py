@@ -27,6 +27,7 @@ WANTS_CREDENTIALS: Final = (
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
 _EVENTS: Final = b"text/event-stream"
+_JSON: Final = b"application/json"
 
 Handle = Callable[[ServerMessage], Awaitable[None]]
 
@@ -170,6 +171,17 @@ def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
         yield from reader.feed(chunk)
     except ValueError as problem:
         raise MalformedMessage(str(problem)) from None
+
+
+def read_whole(response: Response, request_id: RequestId, limits: Limits) -> ServerMessage | None:
+    """The response to a request if it is all that the server has sent, as JSON; otherwise None: use `read_answer`."""
+    if response.status != 200 or not response.headers.get(b"content-type", b"").startswith(_JSON):
+        return None
+    body = response.whole or response.peek()
+    if body is None or body[:1] != b"{" or len(body) > limits.server_message_bytes:
+        return None
+    message = read_server_message(body, limits)
+    return message if message.method is None and message.id == request_id else None
 
 
 async def read_answer(

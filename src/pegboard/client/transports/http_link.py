@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -101,25 +101,39 @@ class HttpLink:
             # Also if it is cancelled while the session is being ended.
             await self._pool.close()
 
-    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    def request(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        era_transport = self._era_transport
+        if type(era_transport) is ModernHttp:
+            return era_transport.request(out, self._request_again)
+        return self._request(out)
+
+    async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
         era_transport = self._era_transport
         if era_transport is None or not era_transport.is_open:
             era_transport = await self._ready_transport()
         try:
             return await era_transport.request(out)
-        except UnsupportedVersion as refused:
-            problem: PegboardError = refused
-        except HttpRejection as rejection:
-            problem = rejection.explain(self.name)
-            if not isinstance(problem, UnsupportedVersion) and not _may_have_changed_era(era_transport, rejection):
-                raise problem from None
-        renewed = await self._ready_transport(instead_of=era_transport)
-        if type(renewed) is type(era_transport) and not isinstance(problem, UnsupportedVersion):
+        except (UnsupportedVersion, HttpRejection) as problem:
+            return await self._request_again(out, era_transport, problem)
+
+    async def _request_again(
+        self, out: OutgoingRequest, rejected_by: EraTransport, rejection: UnsupportedVersion | HttpRejection
+    ) -> Mapping[str, Json]:
+        """Repeat a rejected request in the other era, if the server may have changed it."""
+        problem: PegboardError = rejection.explain(self.name) if isinstance(rejection, HttpRejection) else rejection
+        if (
+            isinstance(rejection, HttpRejection)
+            and not isinstance(problem, UnsupportedVersion)
+            and not _may_have_changed_era(rejected_by, rejection)
+        ):
+            raise problem from None
+        renewed = await self._ready_transport(instead_of=rejected_by)
+        if type(renewed) is type(rejected_by) and not isinstance(problem, UnsupportedVersion):
             raise problem
         try:
             return await renewed.request(out)
-        except HttpRejection as rejection:
-            raise rejection.explain(self.name) from None
+        except HttpRejection as again:
+            raise again.explain(self.name) from None
 
     async def _ready_transport(self, instead_of: EraTransport | None = None) -> EraTransport:
         async with self._opening:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 from pegboard.call import Json, Notification
+from pegboard.client.http.http_connection import Response
 from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, request_ids, with_server_name
 from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.links.server_output import warn_rarely
-from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, read_answer
+from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, read_answer, read_whole
 from pegboard.client.transports.mirrored_headers import mirror
-from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault
-from pegboard.protocol import jsonrpc
+from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault, UnsupportedVersion
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.revisions import NAMED
+
+Reject: TypeAlias = Callable[
+    [OutgoingRequest, "ModernHttp", UnsupportedVersion | HttpRejection], Coroutine[Any, Any, Mapping[str, Json]]
+]
 
 
 class ModernHttp:
@@ -27,14 +32,29 @@ class ModernHttp:
         self.version = version
         self._endpoint = endpoint
         self._limits = identity.limits
-        self._envelope = RequestMetadata(identity, version)
+        self._metadata = RequestMetadata(identity, version)
         self._name = name
         self._ids = request_ids()
 
-    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    async def request(self, out: OutgoingRequest, reject: Reject | None = None) -> Mapping[str, Json]:
+        """Send a request; `reject` handles the rejection of its revision or of HTTP, which is raised without it."""
         request_id = next(self._ids)
-        body = jsonrpc.request(request_id, out.method, self._envelope.around(out, request_id))
-        stream = EventStream(self._limits)
+        body = self._metadata.write(out, request_id)
+        try:
+            # A listening request stays open, so it does not count towards the limit of connections.
+            listens = out.method == "subscriptions/listen"
+            response = await self._endpoint.post(body, self._fields(out), urgent=listens)
+            answer = read_whole(response, request_id, self._limits) or await self._read(response, request_id, out)
+            return result_of(answer, out.read)
+        except ServerFault as fault:
+            raise with_server_name(fault, self._name) from None
+        except (UnsupportedVersion, HttpRejection) as problem:
+            if reject is None:
+                raise
+            return await reject(out, self, problem)
+
+    async def _read(self, response: Response, request_id: int, out: OutgoingRequest) -> ServerMessage:
+        """The response to a request, after the notifications that come before it."""
 
         async def handle(message: ServerMessage) -> None:
             if message.method is None or message.id is not None:
@@ -45,18 +65,12 @@ class ModernHttp:
             await out.deliver(Notification(message.method, message.parameters()), request_id)
 
         try:
-            # A listening request stays open, so it does not count towards the limit of connections.
-            listens = out.method == "subscriptions/listen"
-            response = await self._endpoint.post(body, self._fields(out), urgent=listens)
-            try:
-                answer = await read_answer(response, request_id, handle, stream)
-            finally:
-                response.close()
-            if answer is None:
-                raise ConnectionLost(f"ended its stream without an MCP response to {out.method}")
-            return result_of(answer, out.read)
-        except ServerFault as fault:
-            raise with_server_name(fault, self._name) from None
+            answer = await read_answer(response, request_id, handle, EventStream(self._limits))
+        finally:
+            response.close()
+        if answer is None:
+            raise ConnectionLost(f"ended its stream without an MCP response to {out.method}")
+        return answer
 
     def _fields(self, out: OutgoingRequest) -> bytes:
         member = NAMED.get(out.method)

@@ -12,18 +12,26 @@ from msgspec import Struct
 
 from pegboard.backoff import backoff
 from pegboard.call import Channel, Json, Notification
+from pegboard.client.http.http_connection import Response
 from pegboard.client.links.legacy_session import IncomingQuestions, LegacySession, cancellation
 from pegboard.client.links.link import (
     CANCEL_SECONDS,
     Identity,
     OutgoingRequest,
-    legacy_params,
     request_ids,
     with_server_name,
+    write_legacy,
 )
 from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.links.server_output import warn_rarely
-from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, is_stream, read_answer
+from pegboard.client.transports.http_endpoint import (
+    EndpointClient,
+    EventStream,
+    HttpRejection,
+    is_stream,
+    read_answer,
+    read_whole,
+)
 from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import CHANGE_KINDS
@@ -165,42 +173,46 @@ class SessionHttp:
 
     async def _ask(self, out: OutgoingRequest, session: ClientSession) -> Mapping[str, Json]:
         request_id = next(self._ids)
-        questions = IncomingQuestions(self._send, self._limits)
-
-        async def handle(message: ServerMessage) -> None:
-            await self._receive(message, out, request_id, questions)
-
+        body = write_legacy(out, request_id)
         try:
-            return result_of(await self._exchange(out, request_id, session, handle), out.read)
+            response = await self._endpoint.post(body, session.fields, session.secrets)
+            answer = read_whole(response, request_id, self._limits)
+            if answer is None:
+                answer = await self._read(response, out, request_id, session)
+            return result_of(answer, out.read)
         except asyncio.CancelledError:
             self._legacy.start(self._cancel(request_id, session))
             raise
         except ServerFault as fault:
             raise with_server_name(fault, self._name) from None
+
+    async def _read(
+        self, response: Response, out: OutgoingRequest, request_id: int, session: ClientSession
+    ) -> ServerMessage:
+        """The response to a request, after the messages that come before it; resumes its stream if necessary."""
+        stream, questions = EventStream(self._limits), IncomingQuestions(self._send, self._limits)
+
+        async def handle(message: ServerMessage) -> None:
+            await self._receive(message, out, request_id, questions)
+
+        try:
+            try:
+                answer = await read_answer(response, request_id, handle, stream)
+            except ConnectionLost:
+                if stream.last_id is None:
+                    raise
+                answer = None
+            else:
+                if answer is None and stream.last_id is not None:
+                    # The caller may also disconnect meanwhile, as the server asked us to.
+                    await out.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
+            finally:
+                response.close()
+            while answer is None:
+                answer = await self._resume(out, request_id, session, handle, stream)
+            return answer
         finally:
             await questions.close()
-
-    async def _exchange(
-        self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any
-    ) -> ServerMessage:
-        stream = EventStream(self._limits)
-        body = jsonrpc.request(request_id, out.method, legacy_params(out, request_id))
-        response = await self._endpoint.post(body, session.fields, session.secrets)
-        try:
-            answer = await read_answer(response, request_id, handle, stream)
-        except ConnectionLost:
-            if stream.last_id is None:
-                raise
-            answer = None
-        else:
-            if answer is None and stream.last_id is not None:
-                # The caller may also disconnect meanwhile, as the server asked us to.
-                await out.close_stream(round(min(stream.retry, _MAX_RETRY_SECONDS) * 1000))
-        finally:
-            response.close()
-        while answer is None:
-            answer = await self._resume(out, request_id, session, handle, stream)
-        return answer
 
     async def _resume(
         self, out: OutgoingRequest, request_id: int, session: ClientSession, handle: Any, stream: EventStream

@@ -24,6 +24,8 @@ export function callPanel() {
   );
 }
 
+const tokens = (number) => `about ${count(number)} ${number === 1 ? "token" : "tokens"}`;
+
 function sections(call) {
   return [
     h(
@@ -35,7 +37,7 @@ function sections(call) {
     ),
     call.problem && h("section", { class: "card", key: "problem" }, h("h3", null, "Failed"), h("pre", { class: "json" }, call.problem)),
     h("section", { class: "card", key: "time" }, h("h3", null, `Where the ${milliseconds(call.ms)} went`), waterfall(call)),
-    call.result && h("section", { class: "card", key: "result" }, h("h3", null, "Result", h("span", { class: "hint" }, `about ${count(call.tokens_out)} tokens`)), resultView(call.result)),
+    call.result && h("section", { class: "card", key: "result" }, h("h3", null, "Result", h("span", { class: "hint" }, tokens(call.tokens_out))), resultView(call.result)),
     modelView(call),
     h(
       "section",
@@ -48,8 +50,10 @@ function sections(call) {
           ["client", call.client],
           ["principal", call.principal],
           ["protocol", `${call.version} over ${call.transport}`],
+          ["rule", call.rule],
+          ["trace", call.trace],
           ["at", new Date(call.at * 1000).toLocaleString("en-GB")],
-          ["arguments", `about ${count(call.tokens_in)} tokens`],
+          ["arguments", tokens(call.tokens_in)],
         ]
           .filter(([, value]) => value)
           .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
@@ -59,11 +63,26 @@ function sections(call) {
   ];
 }
 
+const QUEUES = { limit: "limit queue", thread: "thread queue", server: "server queue" };
+
+/** Take the time in queues out of the spans that contain it: limits are before the tool, threads and slots in front of it. */
+function showQueues(spans, waited, inner) {
+  for (const [kind, label] of Object.entries(QUEUES)) {
+    const at = spans.findIndex(([name]) => (kind === "limit" ? ["before", "gateway", inner].includes(name) : name === inner));
+    if (!(waited[kind] > 0) || at < 0) continue;
+    const [name, start, length] = spans[at];
+    const queue = Math.min(waited[kind], length);
+    // What comes before a limit is not known apart from what comes after it.
+    spans.splice(at, 1, [label, start, queue], [name, start + queue, length - queue]);
+  }
+}
+
 function waterfall(call) {
   const total = call.ms || 0.001;
   const spans = [];
   // Behind a gateway, a lane is a server: what is not spent there is spent here.
-  const inner = call.lane.includes("/") ? "server" : "tool";
+  // A call that was rejected here has not reached it.
+  const inner = !call.result && call.problem ? "checks" : call.lane.includes("/") ? "server" : "tool";
   if (call.tool_ms !== null && (call.before_ms ?? null) === null) {
     const server = Math.min(total, call.tool_ms);
     spans.push(["gateway", 0, total - server], [inner, total - server, server]);
@@ -72,6 +91,7 @@ function waterfall(call) {
     const end = Math.min(total, start + call.tool_ms);
     spans.push(["before", 0, start], [inner, start, end - start], ["after", end, total - end]);
   } else spans.push([inner, 0, total]);
+  showQueues(spans, call.waited_ms || {}, inner);
   return h(
     "div",
     { class: "waterfall" },
@@ -80,7 +100,7 @@ function waterfall(call) {
         "div",
         null,
         h("span", null, name),
-        h("span", { class: "track" }, h("i", { class: name === "tool" || name === "server" ? "ok" : "", style: { left: `${(100 * start) / total}%`, width: `${Math.max(0.6, (100 * length) / total)}%` } })),
+        h("span", { class: "track" }, h("i", { class: name === inner ? "ok" : name.endsWith("queue") ? "repaired" : "", style: { left: `${(100 * start) / total}%`, width: `${Math.max(0.6, (100 * length) / total)}%` } })),
         h("span", { class: "number" }, milliseconds(length)),
       ),
     ),

@@ -1,24 +1,32 @@
 // How to connect each client: one line or one entry to copy.
 import { h } from "./dom.js";
 import { copy, endpoint } from "./copying.js";
-import { state } from "./store.js";
+import { changed, get, state } from "./store.js";
+
+let texts = null;
+let problem = "";
+
+async function load() {
+  try {
+    texts = await get("clients");
+  } catch (error) {
+    problem = error.message;
+  }
+  changed();
+}
 
 export function connectPage() {
+  if (!texts && !problem) load();
+  if (!texts) return h("p", { class: "empty" }, problem || "Loading…");
   const url = endpoint();
-  const name = state.overview.name;
-  const entry = (members) => JSON.stringify(members, null, 2);
-  const clients = [
-    ["Claude Code", "in a terminal", `claude mcp add --transport http ${name} ${url}`],
-    ["Codex CLI", "in a terminal", `codex mcp add ${name} --url ${url}`],
-    ["Gemini CLI", "in a terminal", `gemini mcp add -s user -t http ${name} ${url}`],
-    ["Cursor", ".cursor/mcp.json", entry({ mcpServers: { [name]: { url } } })],
-    ["VS Code", ".vscode/mcp.json", entry({ servers: { [name]: { type: "http", url } } })],
-    ["opencode", "opencode.json", entry({ mcp: { [name]: { type: "remote", url, enabled: true } } })],
-    ["Python", "", `from pegboard import Client\n\nasync with Client("${url}") as client:\n    print(await client.list_tools())`],
-  ];
+  // Where API keys are accepted, each client sends one; elsewhere clients log in themselves.
+  const headers = state.overview.keys ? `, headers={"Authorization": "Bearer YOUR_KEY"}` : "";
+  const python = ["Python", "", `from pegboard import Client\n\nasync with Client("{url}"${headers}) as client:\n    print(await client.list_tools())`];
+  const clients = [...texts, python].map(([client, place, text]) => [client, place, text.replaceAll("{url}", url)]);
   return h(
     "div",
     { class: "connect" },
+    state.overview.keys && h("p", { class: "hint wide", key: "keys" }, "Each client also sends the header Authorization: Bearer KEY. The operator makes a key: ", h("code", null, "pegboard keys add NAME")),
     clients.map(([client, place, text]) =>
       h(
         "section",

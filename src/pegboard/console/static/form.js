@@ -80,7 +80,7 @@ function field(name, schema, root, read, set, required, path, depth) {
   const nested = type === "object" && resolved.properties && depth < DEPTH;
   return h(
     nested ? "fieldset" : "div",
-    { class: "field", key: id },
+    { class: type === "boolean" ? "field inline" : "field", key: id },
     h(nested ? "legend" : "label", nested ? null : { for: id }, resolved.title || name, required && h("span", { class: "required", title: "required" }, " *")),
     resolved.description && h("p", { class: "hint", id: `${id}-hint` }, resolved.description),
     control(id, resolved, type, root, read, set, path, depth),
@@ -97,6 +97,7 @@ function control(id, schema, type, root, read, set, path, depth) {
   if (type === "string") return textual(id, schema, value, set);
   if (type === "array") return list(id, schema, root, read, set, path, depth);
   if (type === "object" && schema.properties && depth < DEPTH) return h("div", { class: "nested" }, objectFields(schema, root, read, set, path, depth + 1));
+  if (type === "object" && schema.additionalProperties && typeof schema.additionalProperties === "object" && depth < DEPTH) return map(id, resolve(schema.additionalProperties, root), root, read, set, path, depth);
   return jsonField(id, value, set);
 }
 
@@ -126,7 +127,7 @@ function numeric(id, schema, type, value, set) {
   const box = h("input", { id, type: "number", step, min: low, max: high, value: value === undefined || value === null ? "" : String(value), oninput: read });
   if (low === undefined || high === undefined) return box;
   const slider = h("input", { type: "range", "aria-label": "Slider", min: low, max: high, step: type === "integer" ? 1 : (high - low) / 100, value: String(value ?? low), oninput: read });
-  return h("div", { class: "slider" }, slider, box);
+  return h("div", { class: value === undefined || value === null ? "slider unset" : "slider" }, slider, box);
 }
 
 const FORMATS = { date: "date", "date-time": "datetime-local", time: "time", email: "email", uri: "url" };
@@ -188,6 +189,35 @@ function list(id, schema, root, read, set, path, depth) {
   );
 }
 
+/** An object whose names the caller chooses: a row for each name. */
+function map(id, of, root, read, set, path, depth) {
+  const current = () => (read() && typeof read() === "object" ? read() : {});
+  const add = (event) => {
+    const name = event.target.value.trim();
+    if (!name || name in current()) return;
+    event.target.value = "";
+    set({ ...current(), [name]: initial(of, root) ?? null });
+  };
+  return h(
+    "div",
+    { class: "list" },
+    Object.keys(current()).map((name) =>
+      h(
+        "div",
+        { class: "item", key: `${path}/${name}` },
+        h(
+          "div",
+          { class: "field" },
+          h("label", { for: `${id}-${name}` }, name),
+          control(`${id}-${name}`, of, typeOf(of), root, () => current()[name], (part) => set({ ...current(), [name]: part ?? null }), `${path}/${name}`, depth + 1),
+        ),
+        h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, onclick: () => set(without(current(), name)) }, icon("close")),
+      ),
+    ),
+    h("input", { id, type: "text", placeholder: "Type a name, press Enter", onkeydown: (event) => event.key === "Enter" && (event.preventDefault(), add(event)), onblur: add }),
+  );
+}
+
 function chips(id, kind, current, set) {
   const add = (event) => {
     const text = event.target.value.trim();
@@ -224,6 +254,7 @@ export function jsonField(id, value, set) {
     class: "code",
     spellcheck: "false",
     "aria-label": "JSON",
+    placeholder: "JSON",
     value: value === undefined ? "" : typeof value === "string" && value.startsWith("\u0000") ? value.slice(1) : JSON.stringify(value, null, 2),
     oninput: (event) => {
       const text = event.target.value;

@@ -2,7 +2,7 @@
 import { h } from "./dom.js";
 import { changed, count, get, post, state } from "./store.js";
 
-const view = { told: "", approvals: null, reasons: new Map(), problem: "", records: null, audit: false };
+const view = { outcome: "", approvals: null, reasons: new Map(), problem: "", records: null, audit: false };
 let loadedFor = null;
 
 /** Load the approvals when the stream says that they changed. */
@@ -77,7 +77,7 @@ export function connections() {
     "section",
     { class: "card", key: "connections" },
     h("div", { class: "bar" }, h("h2", null, "Your connections"), h("span", { class: "hint" }, "servers that each person logs in to")),
-    view.told && h("p", { class: "hint", role: "status" }, view.told),
+    view.outcome && h("p", { class: "hint", role: "status" }, view.outcome),
     h(
       "table",
       null,
@@ -109,9 +109,9 @@ export function connections() {
 async function change({ toolbox, server }, action) {
   try {
     const answer = await post("connection", { toolbox, server, action });
-    if (action === "connect") location.assign(location.pathname.replace(/\/console\/?$/, "") + answer.told);
+    if (action === "connect") location.assign(location.pathname.replace(/\/console\/?$/, "") + answer.outcome);
     listed = answer.connections;
-    view.told = action === "remove" ? answer.told : "";
+    view.outcome = action === "remove" ? answer.outcome : "";
   } catch (error) {
     view.problem = error.message;
   }

@@ -24,24 +24,21 @@ function parts(text) {
   return shown;
 }
 
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
 /** The arguments line by line; what a repair changed is shown before and after. */
 export function argumentDiff(sent, ran) {
-  if (!ran || typeof sent !== "object" || sent === null || Array.isArray(sent)) return jsonView(sent);
-  const names = [...new Set([...Object.keys(sent), ...Object.keys(ran)])];
-  const line = (name) => {
+  if (!isObject(ran) || !isObject(sent)) return jsonView(sent);
+  return h("pre", { class: "json diff" }, "{", lines(sent, ran, "  "), "}");
+}
+
+function lines(sent, ran, indent) {
+  return [...new Set([...Object.keys(sent), ...Object.keys(ran)])].map((name) => {
     const before = JSON.stringify(sent[name]);
     const after = JSON.stringify(ran[name]);
-    if (before === after) return h("div", null, "  ", h("span", { class: "j-key" }, JSON.stringify(name)), ": ", before);
-    return h(
-      "div",
-      null,
-      "  ",
-      h("span", { class: "j-key" }, JSON.stringify(name)),
-      ": ",
-      before !== undefined && h("del", null, before),
-      before !== undefined && after !== undefined && " ",
-      after !== undefined && h("ins", null, after),
-    );
-  };
-  return h("pre", { class: "json diff" }, "{", names.map(line), "}");
+    const key = [indent, h("span", { class: "j-key" }, JSON.stringify(name)), ": "];
+    if (before === after) return h("div", null, key, before);
+    if (isObject(sent[name]) && isObject(ran[name])) return h("div", null, key, "{", lines(sent[name], ran[name], `${indent}  `), `${indent}}`);
+    return h("div", null, key, before !== undefined && h("del", null, before), before !== undefined && after !== undefined && " ", after !== undefined && h("ins", null, after));
+  });
 }

@@ -1,11 +1,13 @@
 // How long calls take: p50, p95 and p99 over time and for each tool, and how much of it is spent here.
 import { h, memo } from "./dom.js";
-import { count, kindOf, milliseconds, pageWidth, quantile, shortName, state } from "./store.js";
+import { icon } from "./icons.js";
+import { changed, count, kindOf, milliseconds, pageWidth, quantile, shortName, state } from "./store.js";
 
 const HEIGHT = 200;
 const LEFT = 64;
 const LISTED = 60;
 const drawn = {};
+let chosen = "";
 const LINES = [
   ["p50", 0.5],
   ["p95", 0.95],
@@ -15,16 +17,34 @@ const LINES = [
 export function latencyPage() {
   const { calls } = state;
   if (!calls.length) return h("p", { class: "empty" }, "No calls yet. ", h("a", { href: "#tools" }, "Call a tool"), " to measure it.");
-  return memo(drawn, [state.tick, pageWidth(), state.tools], () => h("div", { class: "column", key: "latency" }, sections(calls)));
+  return memo(drawn, [state.tick, pageWidth(), state.tools, chosen], () => h("div", { class: "column", key: "latency" }, sections(calls)));
+}
+
+function choose(name) {
+  chosen = chosen === name ? "" : name;
+  changed();
 }
 
 function sections(calls) {
+  const shown = calls.filter((call) => !chosen || call.name === chosen);
   return [
-    h("section", { class: "card", key: "chart" }, h("div", { class: "bar" }, h("h2", null, "Latency over time"), h("span", { class: "hint" }, `${count(calls.length)} calls, logarithmic`), legend()), chart(calls)),
+    h(
+      "section",
+      { class: "card", key: "chart" },
+      h(
+        "div",
+        { class: "bar" },
+        h("h2", null, "Latency over time"),
+        chosen ? h("button", { class: "chip", onclick: () => choose("") }, shown.length ? shortName(shown[0]) : chosen, icon("close")) : h("span", { class: "hint" }, "all tools"),
+        h("span", { class: "hint" }, `${count(shown.length)} calls, logarithmic`),
+        legend(),
+      ),
+      shown.length ? chart(shown) : h("p", { class: "empty" }, "Its calls are not kept any more."),
+    ),
     h(
       "section",
       { class: "card", key: "table" },
-      h("div", { class: "bar" }, h("h2", null, "By tool"), h("span", { class: "hint" }, isGateway() ? "gateway: all that is not spent at the server" : "overhead: middleware around the tool")),
+      h("div", { class: "bar" }, h("h2", null, "By tool"), h("span", { class: "hint" }, `choose a tool to see it over time; ${isGateway() ? "gateway: all that is not spent at the server" : "overhead: middleware around the tool"}`)),
       table(calls),
     ),
   ];
@@ -45,6 +65,13 @@ function split(calls, first, span) {
   const parts = Array.from({ length: Math.max(4, Math.min(60, Math.round(calls.length / 10))) }, () => []);
   for (const call of calls) parts[Math.min(parts.length - 1, Math.floor(((call.at - first) / span) * parts.length))].push(call);
   return parts;
+}
+
+/** Powers of ten between two values; the values themselves if there are none. */
+function ticks(low, most) {
+  const powers = [];
+  for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(most); power += 1) powers.push(10 ** power);
+  return powers.length > 1 ? powers : [low, most];
 }
 
 function chart(calls) {
@@ -74,14 +101,15 @@ function chart(calls) {
   return h(
     "svg",
     { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "Latency over time; the table below has the figures" },
-    [low, Math.sqrt(low * most), most].map((value, index) => [
+    ticks(low, most).map((value, index) => [
       h("line", { key: `grid-${index}`, x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid" }),
       h("text", { key: `scale-${index}`, x: LEFT - 8, y: y(value) + 4, class: "scale" }, milliseconds(value)),
     ]),
     h("text", { key: "first", x: LEFT, y: HEIGHT - 8, class: "scale start" }, time(first)),
     h("text", { key: "last", x: width - 4, y: HEIGHT - 8, class: "scale" }, time(last)),
     line("here", (part) => quantile(sorted(part.map(here).filter((value) => value !== null)), 0.95)),
-    LINES.map(([name, share]) => line(name, (part) => quantile(sorted(part.map((call) => call.ms)), share))),
+    // The highest first and widest: lines that coincide are all visible.
+    [...LINES].reverse().map(([name, share]) => line(name, (part) => quantile(sorted(part.map((call) => call.ms)), share))),
   );
 }
 
@@ -110,8 +138,8 @@ function row(name, list) {
   const of = (kind) => list.filter((call) => kindOf(call) === kind).length;
   return h(
     "tr",
-    { key: name },
-    h("td", { class: "name" }, shortName(list[0])),
+    { key: name, class: chosen === name ? "selected" : "" },
+    h("td", { class: "name" }, h("button", { class: "link", "aria-pressed": String(chosen === name), onclick: () => choose(name) }, shortName(list[0]))),
     h("td", null, list[0].lane),
     h("td", { class: "number" }, count(list.length)),
     h("td", { class: "number" }, count(of("error"))),

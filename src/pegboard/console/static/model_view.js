@@ -31,11 +31,11 @@ export function modelView(call) {
   return h(
     "section",
     { class: "card", key: "models" },
+    h("h3", null, "What the model sees"),
     h(
-      "h3",
+      "p",
       null,
-      "What the model sees",
-      h("button", { class: "link plain", "aria-expanded": String(open), onclick: () => ((open = !open), changed()) }, `${all} of ${AGENTS.length} agents pass everything on ${open ? "▾" : "▸"}`),
+      h("button", { class: "link plain hint", "aria-expanded": String(open), onclick: () => ((open = !open), changed()) }, `${all} of ${AGENTS.length} agents pass everything on ${open ? "▾" : "▸"}`),
     ),
     open &&
       h(

@@ -87,7 +87,7 @@ function lockCard() {
       h(
         "article",
         { class: "server", key: `${what} ${item.kind} ${item.name}` },
-        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, disabled: !may("administer"), onclick: () => accept([item.name]) }, "Accept")),
+        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, disabled: !may("administer"), onclick: () => accept([item.name]) }, "Accept"), item.kind === "tool" && what !== "removed" && h("button", { class: "danger", "aria-label": `Refuse ${item.name}`, title: "Switch the tool off", disabled: !may("operate"), onclick: () => refuse(item.name) }, "Refuse")),
         words.map((line) => h("p", null, line)),
         (flags.get(item.name) || []).map((line) => h("p", { class: "warning failed" }, line)),
       ),
@@ -99,6 +99,19 @@ async function accept(names) {
   try {
     lock = await post("accept", { names });
     problem = "";
+  } catch (error) {
+    problem = error.message;
+  }
+  changed();
+}
+
+/** A definition that is not wanted: its tool is switched off, until a person switches it on again. */
+async function refuse(name) {
+  const [toolbox, server, ...tool] = name.split("/");
+  try {
+    tools.set(`${toolbox}/${server}`, { count: -1, list: await post("tool", { toolbox, server, tool: tool.join("/"), on: false }) });
+    problem = "";
+    loadedFor = null;
   } catch (error) {
     problem = error.message;
   }

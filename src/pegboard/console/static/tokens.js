@@ -15,6 +15,7 @@ export function tokensPage() {
   const chosen = shown.reduce((sum, tool) => sum + tool.tokens, 0);
   const modes = [["all", costs.all, "every tool is listed"]];
   if (costs.dynamic !== undefined) modes.push(["dynamic", costs.dynamic, "at the start of a session; opened toolboxes are added"]);
+  for (const [name, tokens] of Object.entries(costs.opened || {})) modes.push([`dynamic + ${name}`, tokens, `once a model has opened ${name}`]);
   if (costs.proxy !== undefined) modes.push(["proxy", costs.proxy, "four meta-tools find, open and use all others"]);
   if (left.size) modes.push(["selection", chosen, `${count(shown.length)} of ${count(state.tools.length)} tools`]);
   const most = Math.max(1, ...modes.map(([, tokens]) => tokens));

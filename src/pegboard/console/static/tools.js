@@ -136,7 +136,7 @@ function formCard(tool) {
   return h(
     "section",
     { class: "card form", key: `form-${tool.name}` },
-    h("div", { class: "bar" }, h("h2", null, tool.title || tool.tool), h("span", { class: "hint" }, tool.lane)),
+    h("div", { class: "bar" }, h("h2", null, tool.title || tool.tool), hints(tool), h("span", { class: "hint" }, tool.lane)),
     h("p", null, about(tool)),
     h(
       "form",
@@ -167,6 +167,13 @@ function formCard(tool) {
     ),
     outcome(form),
   );
+}
+
+/** What the server says about the effect of a tool. */
+function hints(tool) {
+  const { readOnlyHint, destructiveHint } = tool.annotations || {};
+  if (readOnlyHint) return h("span", { class: "badge ok" }, "reads only");
+  return destructiveHint ? h("span", { class: "badge error" }, "destructive") : null;
 }
 
 function outcome(form) {

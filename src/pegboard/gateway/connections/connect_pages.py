@@ -16,6 +16,7 @@ from pegboard.errors import Busy, LoginFailed, PegboardError
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink
 from pegboard.gateway.connections.header_credential import is_header_value
 from pegboard.gateway.connections.user_connections import UserConnections
+from pegboard.log_allowance import LogAllowance
 from pegboard.logs.printable import printable
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import (
@@ -44,6 +45,7 @@ class ConnectPages:
         self._auth = auth
         self._sign_in = sign_in
         self._connections = connections
+        self._allowance = LogAllowance(_log, "connections of users")
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         """Answer a request for `/connect` or below it."""
@@ -68,7 +70,9 @@ class ConnectPages:
             return _problem(str(problem))
         except PegboardError as problem:
             # It may name addresses that are only for the operator.
-            _log.warning("a user could not connect %s: %s", printable(rest[:80]), printable(str(problem)))
+            self._allowance.log(
+                logging.WARNING, "a user could not connect %s: %s", printable(rest[:80]), printable(str(problem))
+            )
             return _problem(
                 "The server or its authorization server could not be used; the operator finds why in the log."
             )
@@ -144,7 +148,11 @@ class ConnectPages:
         principal = visitor.principal
         if (owner.principal, owner.issuer) == (principal.id, principal.issuer):
             return None
-        _log.warning("a link to connect a server was opened by %r, who is not the user that it is for", principal.id)
+        self._allowance.log(
+            logging.WARNING,
+            "a link to connect a server was opened by %r, who is not the user that it is for",
+            principal.id,
+        )
         leave = self._sign_in.sign_out_form(visitor, head, PATH)
         text = f"This link is for another user. You are {principal.id}. If you got it from someone else, do not use it."
         parts: list[PagePart] = [PageText(text, "error"), *([leave] if leave else [])]

@@ -21,12 +21,13 @@ from pegboard.client.login.browser import NoBrowser
 from pegboard.client.login.detached_login import DetachedLogin
 from pegboard.client.login.oauth import OAuth
 from pegboard.client.login.storage import MemoryStorage, Storage
-from pegboard.config.gateway_config import AuthConfig, ServerConfig
+from pegboard.config.config_keys import AuthConfig
+from pegboard.config.gateway_config import ServerConfig
 from pegboard.errors import Busy, InvalidParams, LoginFailed, StoreDown
 from pegboard.gateway.connections.connect_links import BegunLogin, ConnectLink, ConnectLinks
 from pegboard.gateway.connections.header_credential import VALUE, HeaderCredential
 from pegboard.gateway.connections.vault import FEED, CredentialOwner, Vault, owner_of
-from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
+from pegboard.logs.audit_sink import NO_AUDIT, AuditSink, Decision
 from pegboard.rules.rule import Rule
 from pegboard.rules.verdicts import Rules
 from pegboard.stores.store import digest, wait_for_hint
@@ -221,7 +222,9 @@ class UserConnections:
 
     async def _record(self, action: str, owner: CredentialOwner, by: str, transport: str) -> None:
         details = {"of": owner.principal, "issuer": owner.issuer}
-        await self._find_audit().record(action, principal=by, name=owner.server, transport=transport, details=details)
+        await self._find_audit().record(
+            Decision(action, principal=by, name=owner.server, transport=transport, details=details)
+        )
 
     def _login(self, config: ServerConfig, storage: Storage) -> DetachedLogin:
         settings = _settings(config)

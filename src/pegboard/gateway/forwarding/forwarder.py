@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from pegboard.accounts.accounts import Accounts
 from pegboard.backoff import backoff
-from pegboard.call import Call, Caller, Channel, InputRequired, Json, NeedInput, Question, Reply
+from pegboard.call import Call, Caller, Channel, ClientSpans, InputRequired, Json, NeedInput, Question, Reply
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.polled_tasks import call_as_task, finish_task, task_id_in, wants_task
@@ -46,12 +45,14 @@ from pegboard.gateway.forwarding.outcome import (
     failure_of,
     links_in,
     to_reply,
+    to_tool_reply,
 )
 from pegboard.gateway.forwarding.outgoing_params import answers_of, params_for
 from pegboard.gateway.forwarding.parked_call import ParkedCall
 from pegboard.gateway.forwarding.parking_lot import ParkingLot
 from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks
 from pegboard.gateway.forwarding.tickets import ConnectTicket, ParkedTicket, StateTicket, Tickets
+from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.server_connection import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.revisions import REVISIONS, TASKS, has_extension
@@ -198,9 +199,10 @@ class Forwarder:
                 # The server runs this tool only as a task, and the caller's revision does not have tasks.
                 caller = _with_tasks(call.caller)
                 result = await self._send(destination, call, caller, method, sent, channel)
-            match result.get("resultType", "complete"):
-                case "complete":
-                    return to_reply(destination, method, result)
+            kind = result.get("resultType", "complete")
+            if kind == "complete":
+                return to_tool_reply(destination, result) if method == CALL else to_reply(destination, method, result)
+            match kind:
                 case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
                     return self._tasks.started(destination, call, result)
                 case "task" if _GET_TASK not in REVISIONS[call.caller.version].methods:
@@ -321,7 +323,7 @@ class Forwarder:
             return InputRequired(came.questions, self._tickets.write(again, call, destination))
         return to_reply(destination, call.method, came.result)
 
-    async def _send(
+    def _send(
         self,
         destination: Destination,
         call: Call,
@@ -329,27 +331,35 @@ class Forwarder:
         method: str,
         params: Mapping[str, Any],
         channel: Channel,
-    ) -> Mapping[str, Json]:
-        server, origin, span = destination.downstream, call, None
-        while origin._origin is not None:
-            origin = origin._origin
+    ) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        out = OutgoingRequest(
+            method=method,
+            params=params,
+            channel=channel,
+            wants_progress=call.token is not None and method == call.method,
+            call=call if call._origin is None else call.origin,
+        )
         if call.spans is not None:
-            span = call.spans.begin(method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
-            params = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
-        wants_progress = call.token is not None and method == call.method
-        out = OutgoingRequest(method=method, params=params, channel=channel, wants_progress=wants_progress)
-        began, result, error = perf_counter(), None, None
-        try:
-            result = await server.send(out, caller)
-            return result
-        except Exception as problem:
-            error = problem
-            origin._downstream_error = str(problem.code) if isinstance(problem, Refusal) else type(problem).__name__
-            raise
-        finally:
-            origin._downstream_ms += (perf_counter() - began) * 1000
-            if span is not None:
-                span.end(result, error)
+            return _send_traced(destination.downstream, call.spans, out, caller)
+        return destination.downstream.send(out, caller)
+
+
+async def _send_traced(
+    server: Downstream, spans: ClientSpans, out: OutgoingRequest, caller: Caller
+) -> Mapping[str, Json]:
+    """Send a request with a span of its own."""
+    params = out.params
+    span = spans.begin(out.method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
+    out.params = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
+    result, error = None, None
+    try:
+        result = await server.send(out, caller)
+        return result
+    except Exception as problem:
+        error = problem
+        raise
+    finally:
+        span.end(result, error)
 
 
 def _with_tasks(caller: Caller) -> Caller:

@@ -24,6 +24,7 @@ from pegboard.errors import (
     UnsupportedVersion,
 )
 from pegboard.gateway.servers.downstream import Downstream
+from pegboard.protocol.json_values import as_object
 from pegboard.protocol.params import PREFIX
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.tools.qualified_names import delegation_error
@@ -36,7 +37,6 @@ LINKS_FIRST: Final = -32042
 
 # The list in each result, and the member that its items must have: results for older revisions are made from these.
 _MEMBERS: Final[Mapping[str, tuple[str, str | None]]] = {
-    CALL: ("content", "type"),
     READ: ("contents", None),
     "prompts/get": ("messages", "content"),
 }
@@ -55,8 +55,8 @@ def unchanged_result(result: dict[str, Json]) -> dict[str, Json]:
 class Destination(Struct, frozen=True, kw_only=True, eq=False):
     """One tool, resource or prompt of a server.
 
-    `tool` is the server's own name for it, `tell` converts a tool's result (`Teller.pass_on`), `map_result` translates
-    the URIs in it. A `repeatable` tool may be called again if the outcome of a call is unknown; one that runs `as_task`
+    `tool` is the server's own name for it, `tell` converts a tool's result (`ResultWriter.pass_on`), `map_result`
+    translates the URIs in its content, and the metadata. A `repeatable` tool may be called again if the outcome of a call is unknown; one that runs `as_task`
     is called as a task of its (legacy) server, and polled.
     """
 
@@ -70,22 +70,38 @@ class Destination(Struct, frozen=True, kw_only=True, eq=False):
 
 def to_reply(destination: Destination, method: str, result: Mapping[str, Json]) -> Done:
     """The reply for a server's result; raises ResultProblem if it violates the server's own schema."""
+    if method == CALL:
+        return to_tool_reply(destination, result)
     own = cleaned(result)
     if method == READ:
         # Older servers send no caching hints; without them a result must not be cached.
         own = {**_NOT_KEPT, **own}
-    if method == CALL:
-        own.setdefault("content", [])
-        if "isError" in own:
-            own["isError"] = own["isError"] is True
     member, needed = _MEMBERS.get(method, ("", None))
     if member:
         items = own.get(member)
         for item in items if isinstance(items, list) else (None,):
             if not isinstance(item, dict) or (needed is not None and needed not in item):
                 raise MalformedMessage(f"answered {method} without a valid list of {member}")
-    own = destination.map_result(own)
-    return destination.tell(own) if method == CALL else Done(own)
+    return Done(destination.map_result(own))
+
+
+def to_tool_reply(destination: Destination, result: Mapping[str, Json]) -> Done:
+    """The same for the result of a tool, almost all of which have nothing to translate."""
+    own = dict(result)
+    own.pop("resultType", None)
+    meta = own.pop("_meta", None)
+    translates = isinstance(meta, dict) and (len(meta) > 1 or _SERVER not in meta)
+    if translates:
+        own["_meta"] = {name: value for name, value in as_object(meta).items() if name != _SERVER}
+    if "isError" in own:
+        own["isError"] = own["isError"] is True
+    content = own.setdefault("content", [])
+    for block in content if isinstance(content, list) else (None,):
+        if not isinstance(block, dict) or "type" not in block:
+            raise MalformedMessage(f"answered {CALL} without a valid list of content")
+        if block["type"] in ("resource", "resource_link"):
+            translates = True
+    return destination.tell(destination.map_result(own) if translates else own)
 
 
 def cleaned(result: Mapping[str, Json]) -> dict[str, Json]:

@@ -32,9 +32,10 @@ def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
 
     Members that are still JSON text are compact, and therefore on one line.
     """
-    params = {
-        name: compact(value) if isinstance(value, Raw) else value for name, value in own.items() if name not in _PER_HOP
-    }
+    params: dict[str, Any] = {}
+    for name, value in own.items():
+        if name not in _PER_HOP:
+            params[name] = compact(value) if type(value) is Raw else value
     passed: Mapping[str, Json] = {}
     if call.params is not EMPTY_OBJECT:
         members = _decode_members(call.params)

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import ClassVar, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from pegboard.errors import (
     ConnectionLost,
     MalformedMessage,
     MessageTooLong,
+    Refusal,
     ResponseTimeout,
     ServerFault,
     SetupError,
@@ -54,6 +56,8 @@ INSTALL_SECONDS: Final = 300.0
 
 OnChange: TypeAlias = Callable[["Downstream"], None]
 OnUpdated: TypeAlias = Callable[["Downstream", str], None]
+OnServerSessionEnd: TypeAlias = Callable[["Downstream", str, float], object]
+"""Is called with a server, the revision of a session with it that ended, and the seconds that it lasted."""
 Prepare: TypeAlias = Callable[["Downstream", ServerCatalog], Awaitable[None]]
 """Called with a new catalog before it is in effect."""
 Login: TypeAlias = Callable[[ServerConfig, CallerKey | None], ClientAuth | None]
@@ -92,6 +96,7 @@ class Downstream:
         marks: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         installing: asyncio.Semaphore | None = None,
+        on_session_end: OnServerSessionEnd | None = None,
     ) -> None:
         self._identity = replace(_OURSELVES, limits=limits or Limits())
         self.toolbox = toolbox
@@ -103,14 +108,14 @@ class Downstream:
         # Variables that all children get, whatever their entry sets.
         self._marks = marks or {}
         self._tools = KnownTools()
+        self._on_session_end = on_session_end
         self._slots = RequestSlots(config.name, config.concurrency)
-        self._held = (self._slots,)
         self._label = ServerName(f"{toolbox}/{config.name}", f"{toolbox}/{config.name}")
         self._pool = ConnectionPool(
             self._label, self._make_connection, config.idle_seconds or IDLE_SECONDS, remote=config.kind != "stdio"
         )
         self._start_timeout = INSTALL_SECONDS if config.kind == "stdio" and installs(config.command) else None
-        self._callers: BoundedDict[int, tuple[Caller, Caller, Identity]] = BoundedDict(MAX_CALLERS)
+        self._callers: BoundedDict[int, tuple[Caller, Caller, Identity, tuple[str, str]]] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
             self._label,
             config,
@@ -128,6 +133,10 @@ class Downstream:
         self.config = config
         self._slots.resize(config.concurrency)
         self._supervisor.reconfigure(config)
+
+    def _end_session(self, version: str, seconds: float) -> None:
+        if self._on_session_end is not None:
+            self._on_session_end(self, version, seconds)
 
     def end_session(self, caller: Caller) -> None:
         """Close the connection that was only for this session."""
@@ -221,52 +230,68 @@ class Downstream:
         """Report changes of these resources from now on, and of no others."""
         self._supervisor.follow(uris)
 
-    async def send(
+    async def send(  # noqa: C901 — one function, since all requests of all callers run through it
         self, out: OutgoingRequest, caller: Caller | None = None, *, timeout: float | None = None
     ) -> Mapping[str, Json]:
         """The result of a request on behalf of a caller; a Refusal if the server rejects it, else a ServerFault.
 
         Busy, which is a Refusal, if too many requests wait for this server. `timeout` replaces the server's own.
         """
-        config, supervisor = self.config, self._supervisor
+        config, supervisor, slots = self.config, self._supervisor, self._slots
         if not supervisor.is_running:
             supervisor.start_when_needed()
         key = OWN_KEY if caller is None or config.share == "all" else self._key(caller)
         connection = self._pool.connections.get(key) or self._pool.connection(key)
         turn = connection.serializes(out.method) if connection.unattributed.ambiguous else None
-        held = out.held = self._held if turn is None else (turn, self._slots)
+        held: list[RequestSlots] = []
         account = ""
         if caller is not None:
             account = out.account = caller.account
-            self._identify(out, caller)
+            known = self._callers.get(id(caller))
+            if known is None or known[0] is not caller:
+                known = self._introduce(caller)
+            _, out.caller, identity, out.owner = known
+            if out.identity is None:
+                out.identity = identity
         quiet = config.timeout if timeout is None else timeout
-        taken = 0
         connection.users += 1
+        began = perf_counter()
         try:
-            for slots in held:
-                if not slots.take_now(account):
-                    await slots.take(quiet, account)
-                taken += 1
+            for wanted in (slots,) if turn is None else (turn, slots):
+                if not wanted.take_now(account):
+                    queued = perf_counter()
+                    await wanted.take(quiet, account)
+                    if out.call is not None:
+                        out.call.note_wait("server", perf_counter() - queued)
+                held.append(wanted)
             if not connection.link.is_open:
                 await connection.open(seconds=quiet)
                 supervisor.note_healthy()
-            out.deadline = Deadline(quiet, max(config.max_timeout, quiet))
+            out.held, out.deadline = held, Deadline(quiet, max(config.max_timeout, quiet))
             return await connection.send(out)
-        except (ResponseTimeout, Unauthorized) as fault:
-            # That one caller is not logged in says nothing about the gateway's own connection.
-            if key is OWN_KEY or not isinstance(fault, Unauthorized):
-                supervisor.note_suspect()
+        except BaseException as end:
+            self._note_end(out, end, shared=key is OWN_KEY)
             raise
         finally:
-            for slots in held[:taken]:
-                slots.free(account)
+            for wanted in held:
+                wanted.free(account)
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
+            if out.call is not None:
+                out.call._downstream_ms += (perf_counter() - began) * 1000
             if connection.retired:
                 self._pool.close_retired(connection)
             elif key is not OWN_KEY and not connection.users and connection.breaker.is_open:
                 # The supervisor does not watch a caller's own connection: the next call gets a new one.
                 self._pool.drop(key)
+
+    def _note_end(self, out: OutgoingRequest, end: BaseException, *, shared: bool) -> None:
+        """A request ended without a result."""
+        if out.call is not None and isinstance(end, Exception):
+            out.call._downstream_error = str(end.code) if isinstance(end, Refusal) else type(end).__name__
+        # That one caller is not logged in says nothing about the gateway's own connection.
+        if isinstance(end, ResponseTimeout) or (shared and isinstance(end, Unauthorized)):
+            self._supervisor.note_suspect()
 
     def explain(self, fault: ServerFault) -> str:
         """What a caller may know about a fault, without the server's address, command or requests."""
@@ -306,17 +331,13 @@ class Downstream:
             return OWN_KEY
         return key_of(caller, self.config)
 
-    def _identify(self, out: OutgoingRequest, caller: Caller) -> None:
-        """Set the caller of a request. The server gets the caller's capabilities, but not its identity."""
-        known = self._callers.get(id(caller))
-        if known is None or known[0] is not caller:
-            shown = replace(caller, version=MODERN, transport="direct", credentials=None)
-            identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
-            known = self._callers[id(caller)] = caller, shown, identity
-        _, out.caller, identity = known
-        out.owner = caller.principal.id, caller.session
-        if out.identity is None:
-            out.identity = identity
+    def _introduce(self, caller: Caller) -> tuple[Caller, Caller, Identity, tuple[str, str]]:
+        """A caller as a board in this process and as other servers see it: with its capabilities, but not its identity."""
+        # Its transport stays: a board shows exceptions to callers on this machine only.
+        shown = replace(caller, version=MODERN, credentials=None)
+        identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
+        known = self._callers[id(caller)] = caller, shown, identity, (caller.principal.id, caller.session)
+        return known
 
     # Links.
 
@@ -331,6 +352,7 @@ class Downstream:
                 roots=self.config.roots,
                 connect_timeout=self._supervisor.connect_timeout,
                 start_timeout=self._start_timeout or 0.0,
+                on_end=self._end_session,
             )
         except SetupError as problem:
             raise Unreachable(f"{self._label}: {problem}") from None

@@ -34,7 +34,10 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 class ServerConnection:
-    """A link that is opened once for all requests."""
+    """A link that is opened once for all requests.
+
+    `on_end` is called with the revision of each session with the server, and how many seconds it lasted.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,10 @@ class ServerConnection:
         roots: Sequence[str],
         connect_timeout: float,
         start_timeout: float = 0.0,
+        on_end: Callable[[str, float], object] | None = None,
     ) -> None:
+        self._on_end = on_end
+        self._began: float | None = None
         self.users = 0
         self.retired = False
         """Whether it ends with its running requests."""
@@ -94,6 +100,7 @@ class ServerConnection:
             since = asyncio.get_running_loop().time() - self._failed_at
             if self._failure is not None and not now and since < AGAIN_SECONDS:
                 raise self._failure.with_traceback(None)
+            self._end_session()
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
         opening = self._opening
@@ -145,7 +152,14 @@ class ServerConnection:
         """Close the link, and fail the requests that wait for it."""
         self._closed = True
         await end_tasks(self._opening)
+        self._end_session()
         await self.link.close()
+
+    def _end_session(self) -> None:
+        """The link has been closed, or its server has."""
+        began, self._began = self._began, None
+        if began is not None and self._on_end is not None:
+            self._on_end(self.link.version, asyncio.get_running_loop().time() - began)
 
     async def _open(self) -> None:
         seconds = self._open_timeout
@@ -172,6 +186,7 @@ class ServerConnection:
         if failure is None:
             self._failure = None
             if not opening.cancelled():
+                self._began = asyncio.get_running_loop().time()
                 self.breaker.succeed()
         elif isinstance(failure, ServerFault):
             self._failure = failure

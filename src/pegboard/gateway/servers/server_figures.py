@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.supervisor import State
-from pegboard.middleware.observability.metric_families import MetricFamily
+from pegboard.middleware.observability.metric_families import HistogramValue, MetricFamily, network_transport
 
 _FIGURES: Final[Sequence[tuple[str, str, Callable[[Downstream], float]]]] = (
     ("up", "Whether the server can be used.", lambda server: int(server.is_up)),
@@ -48,3 +48,27 @@ def measure_servers(servers: Sequence[Downstream], parked: int) -> Iterator[Metr
     yield MetricFamily(
         "pegboard.calls.parked", "gauge", "{call}", "Calls that wait until their caller has answered.", [({}, parked)]
     )
+
+
+class SessionDurations:
+    """How long sessions with servers lasted; kept for servers that are started again."""
+
+    def __init__(self) -> None:
+        self._ended: dict[tuple[str, str, str], HistogramValue] = {}
+
+    def add(self, server: Downstream, version: str, seconds: float) -> None:
+        key = f"{server.toolbox}/{server.name}", version, network_transport(server.config.kind)
+        self._ended.setdefault(key, HistogramValue()).add(seconds)
+
+    def measure(self) -> Iterator[MetricFamily]:
+        if self._ended:
+            yield MetricFamily(
+                "mcp.client.session.duration",
+                "histogram",
+                "s",
+                "Duration of the connections to the server, from the handshake to their end.",
+                [
+                    ({"server": server, "mcp.protocol.version": version, "network.transport": transport}, value)
+                    for (server, version, transport), value in self._ended.items()
+                ],
+            )

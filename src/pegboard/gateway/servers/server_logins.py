@@ -11,7 +11,8 @@ from pegboard.client.login.browser import Login, NoBrowser
 from pegboard.client.login.exchange import IdentityProvider, SubjectToken, TokenExchange
 from pegboard.client.login.oauth import ClientCredentials, OAuth, read_key
 from pegboard.client.login.storage import FileStorage, MemoryStorage, Storage
-from pegboard.config.gateway_config import AuthConfig, ServerConfig
+from pegboard.config.config_keys import AuthConfig
+from pegboard.config.gateway_config import ServerConfig
 from pegboard.gateway.state_folder import token_folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
@@ -15,14 +14,12 @@ from pegboard.client.links.abandoned_requests import AbandonedRequests
 from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import InvalidRequest, MethodNotFound
+from pegboard.log_allowance import LogAllowance
 
 _log = logging.getLogger("pegboard.gateway")
 
 TEXT: Final = 500
 """The maximum length of a server's log message in our own log."""
-LOG_LINES: Final = 100
-LOG_SECONDS: Final = 10.0
-"""How many messages of a server are logged within that many seconds."""
 
 _LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -50,31 +47,20 @@ class UnattributedChannel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ambiguous = False
-        self._clock = clock
-        self._window_began = -math.inf
-        self._logged = 0
+        # A server must not fill the log.
+        self._allowance = LogAllowance(_log, name, clock=clock)
         self.abandoned = AbandonedRequests()
         self._name = name
         self._roots = [{"uri": root} for root in roots]
         self._running_calls = running_calls
 
     async def emit(self, notice: Notification) -> None:
-        if notice.method != "notifications/message" or not self._may_log():
+        if notice.method != "notifications/message" or not self._allowance.take():
             return
         level, data = notice.params.get("level"), notice.params.get("data")
         text = data if isinstance(data, str) else _encode(data).decode("utf-8", "replace")
         # A log message of ours is one line, whatever the server sends.
         _log.log(_LEVELS.get(str(level), logging.ERROR), "%s logged: %s", self._name, shorten_output(text, TEXT))
-
-    def _may_log(self) -> bool:
-        """Whether one more message may be logged: a server must not fill the log."""
-        now = self._clock()
-        if now - self._window_began >= LOG_SECONDS:
-            if self._logged > LOG_LINES:
-                _log.warning("%s: %d of its log messages were omitted", self._name, self._logged - LOG_LINES)
-            self._window_began, self._logged = now, 0
-        self._logged += 1
-        return self._logged <= LOG_LINES
 
     async def close_stream(self, retry_ms: int) -> None:
         """Nothing to do: there is no stream."""

@@ -8,20 +8,20 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, Literal
 
 import msgspec
 
-from pegboard.call import Call, Done, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
+from pegboard.call import Call, Done, EncodedResult, Handler, InputRequired, Reply, TaskStarted
 from pegboard.errors import REFUSED, DeclarationError, LimitReached, Refusal, SetupError, ToolError
 from pegboard.hooks.middleware import Middleware
-from pegboard.logs.audit_sink import AuditSink, DecisionOutcome
-from pegboard.middleware.audit.audit_log import AuditLog
+from pegboard.logs.audit_sink import AuditSink, Decision
 from pegboard.middleware.audit.chain_writer import ChainWriter
 from pegboard.middleware.audit.hash_chain import read_chain_keys
+from pegboard.middleware.audit.journal import Journal
 from pegboard.middleware.audit.otlp_logs import OtlpLogs
 from pegboard.middleware.observability.call_masking import CallMasking
 from pegboard.middleware.observability.call_record import Arguments, CallRecord, CallRecorder, mask_details, timestamp
@@ -92,7 +92,7 @@ class Audit(Middleware, AuditSink):
         self._is_down = False
         keys = read_chain_keys(os.environ.get("PEGBOARD_SECRET") if secret is None else secret)
         self._otlp = OtlpLogs() if otlp else None
-        writer = ChainWriter(
+        self._writer = ChainWriter(
             folder,
             keys[0],
             max_bytes=max_bytes,
@@ -103,9 +103,9 @@ class Audit(Middleware, AuditSink):
             on_written=None if self._otlp is None else self._otlp.send,
             now=now,
         )
-        self._audit_log = AuditLog(writer, sync=sync == "full", pending=pending)
+        self._journal = Journal(self._writer, pending) if sync == "full" else None
         _check_folder(folder)
-        weakref.finalize(self, self._audit_log.release)
+        weakref.finalize(self, self._writer.close if self._journal is None else self._journal.release)
 
     async def around(self, call: Call, proceed: Handler) -> Reply:
         """Record the call, and wait until the record is written."""
@@ -132,46 +132,36 @@ class Audit(Middleware, AuditSink):
             await waiting
         return reply
 
-    async def record(
-        self,
-        action: str,
-        *,
-        principal: str = "",
-        name: str = "",
-        outcome: DecisionOutcome = "ok",
-        transport: str = "",
-        address: str = "",
-        details: Mapping[str, Json] | None = None,
-    ) -> None:
+    async def record(self, decision: Decision) -> None:
         record = CallRecord(
             at=timestamp(self._now()),
-            action=action,
-            principal=principal,
-            name=name[:512],
-            outcome=outcome,
-            transport=transport,
-            address=address,
+            action=decision.action,
+            principal=decision.principal,
+            name=decision.name[:512],
+            outcome=decision.outcome,
+            transport=decision.transport,
+            address=decision.address,
         )
-        if details:
-            record.details = mask_details(details, self._masking)
+        if decision.details:
+            record.details = mask_details(decision.details, self._masking)
         await self._write_all(record, _UNCHANGED)
 
     async def start(self) -> None:
         """Open the file, so that a folder that cannot be used is reported before the first call runs."""
         try:
-            await asyncio.to_thread(self._audit_log.open)
+            await asyncio.to_thread(self._writer.open)
         except _UNWRITTEN as problem:
             self._report_outage(problem)
 
     async def stop(self) -> None:
         """Write pending records and close the file; the next call opens it again."""
-        await asyncio.to_thread(self._audit_log.rest)
+        await asyncio.to_thread(self._writer.close if self._journal is None else self._journal.rest)
         if self._otlp is not None:
             await asyncio.to_thread(self._otlp.close)
 
     def close(self) -> None:
         """Write pending records and close the file for good."""
-        self._audit_log.close()
+        (self._journal or self._writer).close()
         if self._otlp is not None:
             self._otlp.close()
 
@@ -179,8 +169,12 @@ class Audit(Middleware, AuditSink):
         self, record: CallRecord, rejection: str, retry_after: float | None = None
     ) -> Coroutine[Any, Any, None] | None:
         """Write a record; what it returns has to be awaited."""
+        journal, waiting = self._journal, None
         try:
-            waiting = self._audit_log.append(_encode(record))
+            if journal is None:
+                self._writer.append((_encode(record),))
+            else:
+                waiting = journal.put(_encode(record))
         except _UNWRITTEN as problem:
             self._reject(problem, rejection.format(record.name), retry_after)
             return None

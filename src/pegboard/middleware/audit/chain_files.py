@@ -13,9 +13,9 @@ import re
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,8 @@ else:
 
 MAX_CHAINS: Final = 1024
 MAX_LINE: Final = 1 << 20
+LATEST_BYTES: Final = 256 * 1024
+"""How much of the end of each chain is read for the latest records."""
 
 _FILE: Final = re.compile(r"(audit-[1-9][0-9]{0,3})\.([0-9]{6,12})\.jsonl(\.gz)?")
 _HEAD: Final = re.compile(r"(audit-[1-9][0-9]{0,3})\.head")
@@ -37,6 +39,7 @@ _SLOT: Final = struct.Struct("<Q16sQ")
 _HEAD_BYTES: Final = 2 * _SLOT.size
 _TAIL_BYTES: Final = 64 * 1024
 _decode: Final = msgspec.json.Decoder(ChainLine).decode
+_decode_record = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class HeadSlot(Struct, frozen=True, order=True):
@@ -61,6 +64,17 @@ class Segment(Struct, frozen=True, order=True):
             path = path.with_name(path.name + ".gz")
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield file  # type: ignore[misc]  # a GzipFile has all that is used of it
+
+    def read_tail(self, size: int) -> list[bytes]:
+        """The complete lines at its end, of about that many bytes; all lines if it is compressed."""
+        skipped = 0
+        with self.open() as file:
+            if self.path.suffix != ".gz":
+                skipped = file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+            # `splitlines` would also split at other characters than the one that ends a line.
+            lines = [text + b"\n" for text in file.read().split(b"\n")[:-1]]
+        # The first one may be the end of a line.
+        return lines[1:] if skipped else lines
 
 
 def chains_in(folder: Path) -> dict[str, list[Segment]]:
@@ -112,18 +126,29 @@ def last_line(segments: Sequence[Segment]) -> ChainLine | None:
     """The last complete line of a chain; None if it has none. The end of a damaged file is left out."""
     for segment in reversed(segments):
         try:
-            with segment.open() as file:
-                if segment.path.suffix != ".gz":
-                    size = file.seek(0, os.SEEK_END)
-                    file.seek(max(0, size - _TAIL_BYTES - MAX_LINE))
-                # `splitlines` would also split at other characters than the one that ends a line.
-                lines = [text + b"\n" for text in file.read().split(b"\n")[:-1]]
+            lines = segment.read_tail(_TAIL_BYTES + MAX_LINE)
         except (OSError, EOFError):
             continue
         found = next((line for text in reversed(lines) if (line := read_line(text)) is not None), None)
         if found is not None:
             return found
     return None
+
+
+def latest_records(folder: Path, count: int) -> list[dict[str, Any]]:
+    """The last records of all processes, the newest first; those in compressed files are left out."""
+    found: list[dict[str, Any]] = []
+    for segments in chains_in(folder).values():
+        lines: list[bytes] = []
+        if segments and segments[-1].path.suffix != ".gz":
+            with suppress(OSError):
+                lines = segments[-1].read_tail(LATEST_BYTES)
+        for line in lines:
+            with suppress(msgspec.MsgspecError):
+                found.append(_decode_record(line))
+    found = [record for record in found if "action" in record]
+    found.sort(key=lambda record: str(record.get("at", "")), reverse=True)
+    return found[:count]
 
 
 class ChainHead:

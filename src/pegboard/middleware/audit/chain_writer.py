@@ -6,10 +6,12 @@ not fit the head, the first line says so, and the numbers continue after the lar
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,7 +35,6 @@ from pegboard.middleware.audit.chain_files import (
     read_line,
     take_chain,
 )
-from pegboard.middleware.audit.file_compressor import FileCompressor
 from pegboard.middleware.audit.hash_chain import OPEN, START, ChainKey
 from pegboard.middleware.observability.call_record import timestamp
 from pegboard.security.ownership import create_own_file
@@ -45,8 +46,66 @@ _APPEND: Final = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | getattr(
 _CHUNK_BYTES: Final = 1 << 18
 
 
+class FileCompressor:
+    """Compresses finished files in a thread; what it does not finish is compressed after the next start."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+
+    def add(self, paths: Sequence[Path]) -> None:
+        """Compress these files, unless they are."""
+        with self._lock:
+            self._paths += [path for path in paths if path.suffix != ".gz"]
+            if self._paths and self._thread is None:
+                self._stopping.clear()
+                self._thread = threading.Thread(target=self._run, name="pegboard-audit-gzip", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; the file that it works on stays as it is."""
+        self._stopping.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._paths or self._stopping.is_set():
+                    self._paths.clear()
+                    self._thread = None
+                    return
+                path = self._paths.pop(0)
+            try:
+                self._compress(path)
+            except OSError as problem:
+                _log.warning("%s could not be compressed: %s", path.name, problem)
+
+    def _compress(self, path: Path) -> None:
+        if not path.exists():
+            return
+        packed, part = path.with_name(path.name + ".gz"), path.with_name(path.name + ".part")
+        part.unlink(missing_ok=True)
+        create_own_file(part)
+        try:
+            with path.open("rb") as plain, part.open("r+b") as raw, gzip.GzipFile("", "wb", 6, raw) as file:
+                while chunk := plain.read(_CHUNK_BYTES):
+                    if self._stopping.is_set():
+                        return
+                    file.write(chunk)
+                file.close()
+                os.fsync(raw.fileno())
+            part.replace(packed)
+            path.unlink()
+        finally:
+            part.unlink(missing_ok=True)
+
+
 class ChainWriter:
-    """Writes one chain of a folder; not for several threads at once.
+    """Writes one chain of a folder, for any thread.
 
     max_bytes: the size at which the next file begins.
     max_age: the age in seconds at which the next file begins.
@@ -78,6 +137,7 @@ class ChainWriter:
         self._size = self._number = self._segment = 0
         self._rotate_at = 0.0
         self._previous = START
+        self._lock = threading.RLock()
 
     @property
     def chain(self) -> str:
@@ -85,34 +145,41 @@ class ChainWriter:
         return "" if self._head is None else self._head.chain
 
     def open(self) -> None:
-        """Take a chain and continue it; OSError if that is not possible, SetupError if another user controls a file."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._head = take_chain(self._folder)
-        try:
-            self._continue(self._head)
-        except BaseException:
-            self.close()
-            raise
+        """Take a chain and continue it, unless one is open.
+
+        OSError if that is not possible, SetupError if another user controls a file.
+        """
+        with self._lock:
+            if self._head is not None:
+                return
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._head = take_chain(self._folder)
+            try:
+                self._continue(self._head)
+            except BaseException:
+                self.close()
+                raise
 
     def append(self, records: Sequence[bytes]) -> None:
         """Append records, each a JSON object; OSError if that is not possible, and then none of them is appended."""
-        if self._size >= self._max_bytes or monotonic() >= self._rotate_at or self._head is None:
+        with self._lock:
             if self._head is None:
                 self.open()
-            else:
+            elif self._size >= self._max_bytes or monotonic() >= self._rotate_at:
                 self._begin_file(self._segment + 1)
-        self._write(records)
+            self._write(records)
 
     def close(self) -> None:
         """Release the chain; the next record takes one again."""
-        if self._compressor is not None:
-            self._compressor.stop()
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-        if self._head is not None:
-            self._head.close()
-            self._head = None
+        with self._lock:
+            if self._compressor is not None:
+                self._compressor.stop()
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+            if self._head is not None:
+                self._head.close()
+                self._head = None
 
     def _continue(self, head: ChainHead) -> None:
         segments = chains_in(self._folder).get(head.chain, [])

@@ -30,7 +30,7 @@ MAX_FINDINGS: Final = 100
 _CLOCK_SECONDS: Final = 1.0
 
 
-class Finding(Struct, frozen=True, omit_defaults=True):
+class ChainFinding(Struct, frozen=True, omit_defaults=True):
     """Something in a chain that is not as it was written; a `note` is worth knowing, and no proof of a change.
 
     file, line: where it is.
@@ -52,14 +52,14 @@ class ChainReport(Struct):
     records: int = 0
     number: int = 0
     hash: str = ""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ChainFinding] = field(default_factory=list)
     left_out: int = 0
 
     @property
     def is_intact(self) -> bool:
         return all(finding.kind == "note" for finding in self.findings) and not self.left_out
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: ChainFinding) -> None:
         """Add a finding; those beyond a limit are counted."""
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(finding)
@@ -133,7 +133,7 @@ class _ChainCheck:
             self._read(segment, is_last=segment is segments[-1])
         if self._begins_at > self._first and not self._partial:
             lines = f"records {self._first}–{self._begins_at - 1}"
-            report.add(Finding("removed", f"{lines} are not here; if their files were archived, use --partial"))
+            report.add(ChainFinding("removed", f"{lines} are not here; if their files were archived, use --partial"))
         self._check_head()
         return report
 
@@ -234,7 +234,7 @@ class _ChainCheck:
 
     def _found(self, kind: FindingKind, text: str, number: int = 0, line: int | None = None) -> None:
         file, current = self._place
-        self.report.add(Finding(kind, text, file, current if line is None else line, number))
+        self.report.add(ChainFinding(kind, text, file, current if line is None else line, number))
 
 
 def _check_end(report: ChainReport, segments: Sequence[Segment], end: End) -> None:
@@ -242,11 +242,11 @@ def _check_end(report: ChainReport, segments: Sequence[Segment], end: End) -> No
     number, tag = end
     if report.number < number:
         if not any(finding.kind == "cut" for finding in report.findings):
-            report.add(Finding("cut", f"{_records(report.number + 1, number)} missing at the end", number=number))
+            report.add(ChainFinding("cut", f"{_records(report.number + 1, number)} missing at the end", number=number))
         return
     found = next((line for line in _lines_near(segments, number) if line.number == number), None)
     if found is not None and found.hash != tag:
-        report.add(Finding("changed", f"record {number} is not the one that was noted elsewhere", number=number))
+        report.add(ChainFinding("changed", f"record {number} is not the one that was noted elsewhere", number=number))
 
 
 def _lines_near(segments: Sequence[Segment], number: int) -> Iterator[ChainLine]:

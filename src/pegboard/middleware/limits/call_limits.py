@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from time import perf_counter
 from typing import TypeAlias
 
 from pegboard.call import Call, Handler, Reply
@@ -45,7 +46,9 @@ class ConcurrencyLimit(Middleware):
         if room is None:
             room = self._rooms[key] = FairSlots(self.limit, self.queue if self.wait else 0, math.inf)
         if not room.take(owner):
+            began = perf_counter()
             await self._queue_up(key, room, call, owner)
+            call.note_wait("limit", perf_counter() - began)
         try:
             return await proceed(call)
         finally:

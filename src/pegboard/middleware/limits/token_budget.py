@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
+import msgspec
 from msgspec import Struct
 
 from pegboard.call import Call, Done, EncodedResult, Handler, Json, Reply
@@ -14,15 +15,56 @@ from pegboard.hooks.middleware import Middleware
 from pegboard.middleware.call_keys import resolve, tool_of
 from pegboard.middleware.limits.json_reduction import Cut
 from pegboard.middleware.limits.kept_results import SCHEME, KeptResults
-from pegboard.middleware.limits.response_mode import ARGUMENT, ResponseMode, ResponseModes, take_mode
-from pegboard.middleware.limits.result_reduction import ReducedResult, fit_result, has_few_bytes, measure_result
+from pegboard.middleware.limits.result_reduction import (
+    SMALLEST,
+    ReducedResult,
+    fit_result,
+    has_few_bytes,
+    measure_result,
+)
 from pegboard.middleware.limits.token_estimate import Estimate, EstimateTally, Estimator
-from pegboard.middleware.limits.truncation import SMALLEST
 from pegboard.middleware.observability.token_count import Counter, count_tokens, texts_of
 from pegboard.protocol.content import joined_text, link_block, note_block
 from pegboard.protocol.json_values import as_list, as_object
 from pegboard.schema.validator import Validator
 from pegboard.tools.tool_result import RESULT_FORMATS, error_result
+
+ResponseMode: TypeAlias = Literal["auto", "summary", "full"]
+
+ARGUMENT: Final = "responseMode"
+META: Final = "dev.pegboard/responseMode"
+
+
+class ResponseModes(Struct, frozen=True):
+    """The tokens of the modes that a caller can ask for: at most `summary` in a summary, at most `full` in full."""
+
+    summary: int = 1_000
+    full: int = 24_000
+
+
+def take_mode(call: Call) -> tuple[ResponseMode, Call]:
+    """The mode of a call, and the call without it: the tool gets the argument only if it declares one itself."""
+    if ARGUMENT.encode() in bytes(call.raw) and ARGUMENT in call.arguments:
+        mode = _read_mode(call.arguments[ARGUMENT])
+        if ARGUMENT in as_object(call.tool.input_schema.get("properties")):
+            return mode, call
+        return mode, call.with_arguments({name: value for name, value in call.arguments.items() if name != ARGUMENT})
+    if META.encode() in bytes(call.params):
+        meta = as_object(as_object(msgspec.json.decode(call.params)).get("_meta"))
+        if META in meta:
+            return _read_mode(meta[META]), call
+    return "auto", call
+
+
+def _read_mode(value: Json) -> ResponseMode:
+    if value not in get_args(ResponseMode):
+        raise ToolError(
+            f'{ARGUMENT}: got {value!r:.80}, use "auto", "summary" or "full"',
+            code="invalid_arguments",
+            steps=f'Call the tool again without {ARGUMENT}, or with "auto", "summary" or "full".',
+        )
+    return cast("ResponseMode", value)
+
 
 TRUNCATED = "dev.pegboard/truncated"
 NEAR_LIMIT = "dev.pegboard/nearLimit"

@@ -26,7 +26,7 @@ from pegboard.middleware.observability.call_feed import StoredCall
 from pegboard.middleware.observability.call_masking import CallMasking, Secrets, ToolMasking
 from pegboard.middleware.observability.masking import MASK, mask_text
 from pegboard.middleware.observability.token_count import estimate_tokens
-from pegboard.protocol.json_values import as_object, objects_in
+from pegboard.protocol.json_values import as_list, as_object, objects_in
 
 MAX_CALLS: Final = 2000
 MAX_BYTES: Final = 32 * 2**20
@@ -86,11 +86,17 @@ class KeptCall(Struct):
         """What the history stores of it: its secrets are masked."""
         raw, result = _decode(self.content)
         extras, tool, mask = self.extras, self.tool, masking.of(self.tool)
+        sent: Json
+        shown: Json = result
         try:
-            sent, secrets = mask.arguments(msgspec.json.decode(raw))
+            sent = msgspec.json.decode(raw)
         except msgspec.DecodeError:
-            sent, secrets = mask.arguments(bytes(raw).decode("utf-8", "replace"))
-        shown = None if result is None else mask.value(result, secrets)
+            sent = bytes(raw).decode("utf-8", "replace")
+        if mask.is_plain(sent) and mask.is_plain(_flatten(result)):
+            secrets = Secrets()
+        else:
+            sent, secrets = mask.arguments(sent)
+            shown = None if result is None else mask.value(result, secrets)
         failure = extras.failure
         problem = "" if failure is None else (failure.message or failure.name)[:_SHOWN_ERROR]
         details: dict[str, Json] = {
@@ -190,11 +196,12 @@ class CallRing:
             or len(blocks := result.get("content", ())) != 1
             or len(blocks[0].get("text", _LONG)) > _KEPT_BYTES
             or call._notes is not None
-            or call._downstream_ms
             or call._inside is not None
             or (parsed is not None and parsed.warnings)
         ):
             result, extras = _prepare(seen.result), _read_extras(call, seen)
+        elif call._downstream_ms:
+            extras = CallExtras(tool_ms=call._downstream_ms)
         # One text in place of the arguments and the result, which are a dozen objects: keeping those would slow down the
         # next calls, whose objects would be at other places in memory.
         content = _encode((call.raw, result))
@@ -278,6 +285,17 @@ def _prepare(result: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
     """The result, or the beginning of one that it would take long to encode."""
     long = result is not None and sum(map(len, _texts(result))) > _KEPT_BYTES
     return _shorten(result, _KEPT_BYTES // 4) if result is not None and long else result
+
+
+def _flatten(result: Mapping[str, Json] | None) -> dict[str, Json] | None:
+    """The members of a result and of its only block in one object; None if it has another form."""
+    blocks = as_list((result or {}).get("content"))
+    if result is None or len(blocks) != 1:
+        return None
+    block = as_object(blocks[0])
+    flat = {**result, **block, "content": None}
+    # A name that occurs twice would hide one of its values.
+    return flat if block and len(flat) == len(result) + len(block) else None
 
 
 def _shorten_content(content: bytes, length: int) -> bytes:

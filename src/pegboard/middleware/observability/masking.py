@@ -19,15 +19,17 @@ _SECRET_WORDS = frozenset(
 )
 _SECRET_PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key")})
 
-# Secrets in text: the value of a header, a URL with a password, a token of a known form, `key=value`. Every repetition
-# that can fail late is bounded, so that the time is linear in the length of the text.
+# Secrets in text: the value of a header, a URL with a password, a token of a known form, `key=value`, except for the name
+# of a variable, `${NAME}`. Every repetition that can fail late is bounded, so that the time is linear in the length of the
+# text.
 _INSIDE = re.compile(
     r"""(?ix)
     \b(?P<scheme>bearer)\s{1,4}(?!\*)[\w.~+/=-]{6,}
     | (?P<address>://[^\s:/@]{0,256}:)[^\s/@]{1,256}(?=@)
     | \b(?P<form>eyJ|sk-|gh[pousr]_|github_pat_|xox[abprs]-|AKIA|glpat-)[\w.-]{12,}
     | (?P<key>(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|authorization)
-        ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:(?:basic|bearer)\s{1,4})?)(?!\*|(?:basic|bearer)\s)[^\s"',;&}\\]+
+        ["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4}(?:(?:basic|bearer)\s{1,4})?)
+        (?!\*|(?:basic|bearer)\s|\$\{(?:env:)?[A-Za-z_]\w{0,99}\}(?:[\s"',;&}\\]|$))[^\s"',;&}\\]+
     """
 )
 # Checked first: most texts contain none of these, and skip the long expression.

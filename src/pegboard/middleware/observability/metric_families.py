@@ -40,6 +40,13 @@ class HistogramValue:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def plus(self, other: HistogramValue) -> HistogramValue:
+        """The values of both, which have the same bounds."""
+        both = HistogramValue(self.bounds)
+        both.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        both.total = self.total + other.total
+        return both
+
 
 class MetricFamily(Struct, frozen=True):
     """All samples of one name; each has its own labels.
@@ -76,6 +83,11 @@ class BoundedNames:
         return name
 
 
+def network_transport(transport: str) -> str:
+    """`network.transport` of the conventions: a pipe or TCP."""
+    return "pipe" if transport in ("stdio", "memory", "board") else "tcp"
+
+
 def build_family() -> MetricFamily:
     """Which program is measured."""
     labels = {"version": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
@@ -91,12 +103,18 @@ def merge_families(families: Iterable[MetricFamily]) -> Iterator[MetricFamily]:
         if len(parts) == 1:
             yield parts[0]
             continue
-        totals: dict[tuple[tuple[str, str], ...], tuple[Labels, float]] = {}
+        totals: dict[tuple[tuple[str, str], ...], tuple[Labels, float | HistogramValue]] = {}
         for labels, value in (sample for part in parts for sample in part.samples):
-            if not isinstance(value, HistogramValue):
-                key = tuple(sorted(labels.items()))
-                totals[key] = labels, value + (totals[key][1] if key in totals else 0)
+            key = tuple(sorted(labels.items()))
+            totals[key] = labels, (_add(totals[key][1], value) if key in totals else value)
         yield replace(parts[0], samples=list(totals.values()))
+
+
+def _add(one: float | HistogramValue, other: float | HistogramValue) -> float | HistogramValue:
+    """The sum of two samples of one kind."""
+    if isinstance(one, HistogramValue):
+        return one.plus(other) if isinstance(other, HistogramValue) else one
+    return one if isinstance(other, HistogramValue) else one + other
 
 
 def render_text(families: Iterable[MetricFamily]) -> str:

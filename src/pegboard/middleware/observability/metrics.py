@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
-from pegboard.call import Call
+from pegboard.call import Call, Caller
 from pegboard.hooks.middleware import Middleware
 from pegboard.hooks.observation import Failure, Observation
 from pegboard.logs.watchdog import TALLY
@@ -19,6 +19,7 @@ from pegboard.middleware.observability.metric_families import (
     MetricFamily,
     build_family,
     merge_families,
+    network_transport,
     render_text,
 )
 from pegboard.middleware.observability.otlp_export import MetricsExport
@@ -63,6 +64,7 @@ class Metrics(Middleware):
         self._durations: dict[tuple[str, str, str], HistogramValue] = {}
         self._downstream: dict[tuple[str, str, str, str], HistogramValue] = {}
         self._hops: dict[str, HistogramValue] = {}
+        self._sessions: dict[tuple[str, str], HistogramValue] = {}
         self._repaired: Counter[tuple[str, str]] = Counter()
         self._refused: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
@@ -110,6 +112,11 @@ class Metrics(Middleware):
             hops = self._hops.setdefault(server, HistogramValue(_HOP_BUCKETS))
             hops.add(max(0.0, seen.ended - seen.began - seconds))
 
+    def count_session(self, caller: Caller, seconds: float) -> None:
+        """Count a session that has ended; its revision and transport are of a few that exist."""
+        key = caller.version, network_transport(caller.transport)
+        self._sessions.setdefault(key, HistogramValue()).add(seconds)
+
     def add_source(self, source: MetricSource) -> None:
         """Include the families of a server or gateway; a source counts once."""
         if source not in self._sources:
@@ -156,6 +163,17 @@ class Metrics(Middleware):
                 "s",
                 "Time that the gateway itself adds to a call.",
                 [({"server": server}, value) for server, value in self._hops.items()],
+            )
+        if self._sessions:
+            yield MetricFamily(
+                "mcp.server.session.duration",
+                "histogram",
+                "s",
+                "Duration of the sessions of clients before 2026-07-28.",
+                [
+                    ({"mcp.protocol.version": version, "network.transport": transport}, value)
+                    for (version, transport), value in self._sessions.items()
+                ],
             )
         yield MetricFamily(
             "pegboard.args.repaired",

@@ -38,11 +38,11 @@ class _Carried(Struct, gc=False):
     baggage: str | None = None
 
 
-class _Params(Struct, gc=False):
+class _TraceParams(Struct, gc=False):
     meta: _Carried | None = field(name="_meta", default=None)
 
 
-_decode = msgspec.json.Decoder(_Params).decode
+_decode = msgspec.json.Decoder(_TraceParams).decode
 _encode = msgspec.json.Encoder().encode
 
 

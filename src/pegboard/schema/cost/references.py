@@ -46,6 +46,18 @@ def lookup(document: Json, pointer: str) -> Json:
     return found
 
 
+def follow_local(part: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json] | None:
+    """The target of the `$ref` of a subschema, if that is a JSON pointer to an object of the document."""
+    reference = part.get("$ref")
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    try:
+        found = lookup(root, unquote(reference[1:]))
+    except LookupError:
+        return None
+    return found if isinstance(found, Mapping) else None
+
+
 def subschemas(schema: Mapping[str, Json]) -> Iterator[tuple[str, Mapping[str, Json], int]]:
     """Every subschema of a document, with its pointer and nesting depth."""
     queue: list[tuple[str, Json, int]] = [("", schema, 1)]

@@ -7,8 +7,9 @@ streams, with the server's speed as back-pressure, while a second task watches f
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
@@ -24,9 +25,12 @@ from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
+from pegboard.server.http.custom_routes import CustomRoutes
 from pegboard.server.http.responses import body_too_large, encode_headers, error_response, internal_error
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
+PAGE_SECONDS: Final = 60.0
+"""How long a page may follow events before the application is asked again who its visitor is."""
 NO_WEBSOCKET: Final = Answer(404, b"WebSockets are not served here.\n", b"text/plain; charset=utf-8")
 
 
@@ -57,13 +61,14 @@ class AsgiApp:
     """One endpoint as an ASGI application, and as a route of Starlette and FastAPI.
 
     It serves `path`, and its mount point if a framework has removed that from the path; with and without a trailing
-    slash. `beside` are further paths of the endpoint, siblings of `path`; `socket_path` accepts WebSockets. A framework
+    slash. `siblings` are further paths of the endpoint next to `path`, as are `custom` routes; `socket_path` accepts WebSockets. A framework
     that redirects to add a slash does so before a mounted application is called, so add this one to the list of routes
-    instead of mounting it. As a route, `beside` yields to other routes, and `unrouted` paths are left to them.
+    instead of mounting it. As a route, `siblings` yield to other routes, and `unrouted` paths are left to them.
 
     `async with` opens the endpoint before the first request, and closes it. `on_first` is called with the scope of the
     first request. `principal` says who sends a request; one without a principal is rejected, unless that is `optional`
-    because the endpoint authenticates it.
+    because the endpoint authenticates it. `pages` are the first parts of further paths, next to `path`: people without a
+    principal sign in there.
     """
 
     def __init__(
@@ -74,7 +79,9 @@ class AsgiApp:
         path: str = "/mcp",
         siblings: Iterable[str] = (),
         unrouted: Iterable[str] = (),
+        custom: CustomRoutes | None = None,
         socket_path: str | None = None,
+        pages: Collection[str] = (),
         on_first: Callable[[AsgiScope], None] | None = None,
         principal: PrincipalSource | None = None,
         optional: bool = False,
@@ -95,7 +102,20 @@ class AsgiApp:
         self._places = {"http": frozenset(ours), "websocket": frozenset(sockets)}
         self._siblings = {"http": frozenset((*more, *described))}
         mounted = {**places, "": b"/mcp", "/": b"/mcp"}
-        self._heads = HeadCache(places, mounted, limits, base)
+        self._custom = CustomRoutes() if custom is None else custom
+        self._pages = pages
+        self._base = base
+        self._heads = HeadCache(places, mounted, limits, base, self._locate)
+
+    def _locate(self, path: str) -> bytes:
+        """The endpoint's path of a page or a custom route, which may have been added after the application was made."""
+        if not path.startswith(self._base + "/"):
+            return b""
+        rest = path[len(self._base) :]
+        return rest.encode("utf-8", "replace") if self._is_page(rest) else self._custom.locate(rest) or b""
+
+    def _is_page(self, path: str) -> bool:
+        return bool(self._pages) and "/" + path[1:].partition("/")[0] in self._pages
 
     async def __call__(  # noqa: C901 - each coroutine on the path of a call costs time
         self, scope: AsgiScope, receive: Receive, send: Send
@@ -143,14 +163,16 @@ class AsgiApp:
 
     async def _admit(self, endpoint: Endpoint, scope: AsgiScope, head: Head) -> Head | Answer:
         """Authenticate the sender of a request, before its body is read."""
-        if self._identify is not None and not _needs_no_principal(endpoint, head):
+        is_page = self._is_page(head.path.decode("latin-1"))
+        if self._identify is not None and (is_page or not _needs_no_principal(endpoint, head)):
             found = await find_principal(self._identify, scope)
             if isinstance(found, Answer):
                 return found
             if found is not None:
-                # Heads are cached, and the same head may have another principal next time.
-                return replace(head, access=Access(found), verdict=None)
-            if not self._optional:
+                # Heads are cached, and the same head may have another principal next time. An open page asks again.
+                until = time.monotonic() + PAGE_SECONDS if is_page else math.inf
+                return replace(head, access=Access(found, until), verdict=None)
+            if not self._optional and not is_page:
                 return rejection()
         if isinstance(endpoint, AuthenticatedEndpoint) and head.access.until <= time.monotonic():
             refused = endpoint.admit(head)
@@ -217,7 +239,8 @@ class AsgiApp:
         if path in self._places.get(kind, ()):
             return Match.FULL, {}
         # An optional endpoint must not shadow a route of the application itself.
-        return (Match.PARTIAL if path in self._siblings.get(kind, ()) else Match.NONE), {}
+        beside = path in self._siblings.get(kind, ()) or (kind == "http" and self._locate(path))
+        return (Match.PARTIAL if beside else Match.NONE), {}
 
     async def handle(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         await self(scope, receive, send)

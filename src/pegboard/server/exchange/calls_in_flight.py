@@ -31,16 +31,19 @@ _DEPTH: Final = 40
 _NAMES: Final = 5
 
 
-def announce_wait(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> None:
-    """Print what is waited for, and how to stop at once."""
+def announce_wait(tasks: Iterable[asyncio.Task[Any]], seconds: float, *, replaced: bool = False) -> None:
+    """Print what is waited for: at shutdown with how to stop at once, or after a newer version has replaced this one."""
     names = Counter(map(_called, tasks))
     if not names or seconds <= 0:
         return
     shown = [f"{name} ×{count}" if count > 1 else name for name, count in islice(names.items(), _NAMES)]
     if len(names) > _NAMES:
         shown.append("…")
-    again = "; press Ctrl+C again to stop now" if sys.stderr is not None and sys.stderr.isatty() else ""
     calls = "1 call" if names.total() == 1 else f"{names.total()} calls"
+    if replaced:
+        announce_lines([f"the previous version finishes {calls} ({', '.join(shown)}), for up to {seconds:g} s"])
+        return
+    again = "; press Ctrl+C again to stop now" if sys.stderr is not None and sys.stderr.isatty() else ""
     announce_lines([f"shutting down: waiting up to {seconds:g} s for {calls} ({', '.join(shown)}){again}"])
 
 
@@ -262,12 +265,12 @@ class CallsInFlight:
             if account is not None:
                 account.give_back("streams")
 
-    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None:
         """Reject new calls, let the running ones finish, and cancel the rest when time is up."""
         self.draining = True
         for subscriber in tuple(self.followers):
             subscriber.end()
-        announce_wait((task for task in self.running.values() if task is not None), seconds)
+        announce_wait((task for task in self.running.values() if task is not None), seconds, replaced=replaced)
         hurry = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({hurry, asyncio.ensure_future(self._wait(seconds))}, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()

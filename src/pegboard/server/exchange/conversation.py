@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from pegboard.call import Call, Handler, RequestId
+from pegboard.call import NO_CALLER, Call, Handler, RequestId
 from pegboard.errors import InternalFailure, InvalidRequest, Refusal
 from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
@@ -32,7 +32,7 @@ from pegboard.server.exchange.admission import (
 )
 from pegboard.server.exchange.change_streams import LISTEN, LineSubscriptions, SharedLine
 from pegboard.server.exchange.exchanges import LineExchange, run_call, shutting_down
-from pegboard.server.exchange.fast_path import PlainCall
+from pegboard.server.exchange.fast_path import CallPattern, PlainCall
 from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.session_exchange import LineQuestions
 from pegboard.server.exchange.session_settings import (
@@ -59,6 +59,8 @@ class Conversation:
         self, service: Service, line: SharedLine, loop: asyncio.AbstractEventLoop, access: Access = NO_ACCESS
     ) -> None:
         self._access = access
+        self.pattern: CallPattern | None = None
+        """Of the last plain call, kept by the fast path."""
         self.address = ""
         """The network address of the client, if it has one."""
         self._service = service
@@ -146,7 +148,7 @@ class Conversation:
             self._refuse(None, InternalFailure(f"Internal error, error id {error_id}"))
 
     def _take(self, line: bytes) -> None:
-        plain = self._service.read_plain(line)
+        plain = self._service.read_plain(line, self)
         if plain is not None and self._start_plain(plain):
             return
         if jsonrpc.is_batch(line):
@@ -154,12 +156,12 @@ class Conversation:
         else:
             self._receive_message(line)
 
-    def _start_plain(self, plain: PlainCall) -> bool:
+    def _start_plain(self, call: PlainCall) -> bool:
         """Start a plain call; False if it needs the full path."""
-        request_id, caller, session = plain.id, plain.caller, self._legacy
+        request_id, caller, session = call.id, call.caller, self._legacy
         if self._draining or request_id in self.calls or request_id in self.following:
             return False
-        if caller is not None:
+        if caller is not NO_CALLER:
             if self._access is not NO_ACCESS:
                 caller = self._access.bind(caller)
             exchange = LineExchange(self._peer, self._service.modern, request_id)
@@ -168,7 +170,8 @@ class Conversation:
             exchange = self._session_exchange(session, request_id)
         else:
             return False
-        self._start(plain.call(caller, exchange, None, self.address), exchange, request_id)
+        call.caller, call.channel, call.address = caller, exchange, self.address
+        self._start(call, exchange, request_id)
         return True
 
     def _receive_batch(self, line: bytes) -> None:

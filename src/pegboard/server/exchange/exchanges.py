@@ -356,14 +356,20 @@ def shutting_down() -> Busy:
     return Busy("The server is shutting down; try again in a moment", retry_after=1)
 
 
-async def run_call(handler: Handler, call: Call, exchange: Exchange[T_co]) -> T_co | None:
-    """Run a call and send its response, whatever it raises."""
+async def run_call(
+    handler: Handler,
+    call: Call,
+    exchange: Exchange[T_co],
+    finish_stream: Callable[[], Awaitable[T_co | None]] | None = None,
+) -> T_co | None:
+    """Run a call and send its response, whatever it raises; `finish_stream` sends one that is not sent at once."""
     try:
-        return exchange.finish(call.method, await handler(call))
+        response = exchange.finish(call.method, await handler(call))
     except Refusal as refusal:
-        return exchange.refuse(refusal)
+        response = exchange.refuse(refusal)
     except asyncio.CancelledError:
-        return exchange.end_cancelled()
+        response = exchange.end_cancelled()
     except Exception as error:  # noqa: BLE001 — the last place that can still respond
         error_id = log_failure(_log, "%s failed", call.method, error=error)
-        return exchange.refuse(InternalFailure(f"Internal error, error id {error_id}"))
+        response = exchange.refuse(InternalFailure(f"Internal error, error id {error_id}"))
+    return await finish_stream() if response is None and finish_stream is not None else response

@@ -10,7 +10,7 @@ from pegboard.errors import InvalidRequest
 from pegboard.protocol import headers as mcp
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.server.access import NO_ACCESS, Access
-from pegboard.server.exchange.fast_path import CALL
+from pegboard.server.exchange.fast_path import CALL, CallPattern
 from pegboard.server.http.head_rules import Accepts, check_content_type, read_accept
 from pegboard.server.http_types import Headers
 
@@ -19,12 +19,13 @@ class NotAcceptable(InvalidRequest):
     status = 406
 
 
-class PostHead(Struct, frozen=True):
+class PostHead(Struct, eq=False):
     """The head of a POST: the headers of every response to it, and what it states about the message.
 
     `stateless` means that the version header does not name a legacy revision, `plain` that the message may be a plain
     call. `method` and `about` mirror the body; None if they are missing or encoded, and must be compared on the full
-    path. `within` are the headers of responses in the session, `access` and `address` are those of the sender.
+    path. `access` and `address` are those of the sender. `pattern` is that of its last plain call, kept by the fast path.
+    Nothing here depends on the id of a session, which may differ from one request of a connection to the next.
     """
 
     extra: Headers
@@ -34,10 +35,9 @@ class PostHead(Struct, frozen=True):
     plain: bool
     method: str | None
     about: str | None
-    session: str
-    within: Headers
     access: Access = NO_ACCESS
     address: str = ""
+    pattern: CallPattern | None = None
 
 
 def read_post_head(
@@ -54,17 +54,14 @@ def read_post_head(
     revision = None if version is None else REVISIONS.get(version)
     stateless = version is not None and (revision is None or not revision.has_sessions)
     method = mcp.read_plain(headers.get(mcp.METHOD))
-    session = headers.get(mcp.SESSION, b"")
     return PostHead(
         extra=extra,
         accepts=accepts,
         version=version,
         stateless=stateless,
-        plain=revision is not None and method == CALL if stateless else bool(session),
+        plain=revision is not None and method == CALL if stateless else bool(headers.get(mcp.SESSION)),
         method=method,
         about=mcp.read_plain(headers.get(mcp.NAME)),
-        session=session.decode("latin-1"),
-        within=(*extra, (mcp.SESSION, session)),
         access=access,
         address=address,
     )

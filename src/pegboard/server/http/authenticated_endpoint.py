@@ -72,7 +72,7 @@ class ProtectedEndpoint(Protocol):
     def end_sessions(self, principal: str) -> None:
         """End the sessions of a principal whose credentials were revoked."""
 
-    async def drain(self, seconds: float, hurried: asyncio.Event) -> None: ...
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None: ...
 
 
 def check_keys(auth: Auth, shared: object, option: str) -> None:
@@ -91,11 +91,34 @@ class OpenResponse(Struct, eq=False):
     checking: bool = False
 
 
-class AuthenticatedEndpoint:
+class WrappedEndpoint:
+    """Stands in front of an endpoint, to which it passes what it does not do itself."""
+
+    def __init__(self, inner: ProtectedEndpoint) -> None:
+        self._inner = inner
+
+    def resource(self, path: bytes) -> str | None:
+        """The path of the resource that a path belongs to; None if it needs no authentication."""
+        return self._inner.resource(path)
+
+    def require_authentication(self) -> None:
+        """Show nothing at the paths that need no credentials."""
+        self._inner.require_authentication()
+
+    def end_sessions(self, principal: str) -> None:
+        """End the sessions of a principal whose credentials were revoked."""
+        self._inner.end_sessions(principal)
+
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None:
+        """Reject new calls; let running ones finish."""
+        await self._inner.drain(seconds, hurried, replaced=replaced)
+
+
+class AuthenticatedEndpoint(WrappedEndpoint):
     """Lets requests of authenticated principals through to an endpoint, and rejects all others with a challenge."""
 
     def __init__(self, inner: ProtectedEndpoint, auth: Auth, guard: Guard, name: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._accept = inner.accept
         inner.require_authentication()
         self._auth = auth
@@ -119,20 +142,9 @@ class AuthenticatedEndpoint:
             access.until = 0.0
         self._known.clear()
 
-    def resource(self, path: bytes) -> str | None:
-        """The path of the resource that a path belongs to; None if it needs no authentication."""
-        return self._inner.resource(path)
-
-    def require_authentication(self) -> None:
-        """Done already."""
-
-    def end_sessions(self, principal: str) -> None:
-        """End the sessions of a principal whose credentials were revoked."""
-        self._inner.end_sessions(principal)
-
-    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None:
         """Reject new calls; let running ones finish."""
-        await self._inner.drain(seconds, hurried)
+        await super().drain(seconds, hurried, replaced=replaced)
         for check in self._checks:
             check.cancel()
 

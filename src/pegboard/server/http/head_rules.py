@@ -83,14 +83,72 @@ def head_too_long(limits: Limits) -> Answer:
     )
 
 
-def adapt_head(known: bytes, length_at: int, data: bytes) -> int:
-    """Where the body starts if only its length differs from the known head and nothing follows it; otherwise 0."""
-    if length_at < 0 or data[:length_at] != known[:length_at]:
-        return 0
-    rest = known[known.index(b"\r\n", length_at) :]
-    end = data.find(b"\r\n", length_at)
-    body = end + len(rest)
-    return body if data[length_at:end] == b"%d" % (len(data) - body) and data.startswith(rest, end) else 0
+LENGTH: Final = b"content-length"
+SESSION: Final = b"mcp-session-id"
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
+_SESSION: Final = re.compile(rb"\r\nmcp-session-id: ?([!-~]+)\r\n", re.IGNORECASE)
+_SESSION_ID: Final = re.compile(rb"[!-~]+")
+
+
+class HeadPattern(Struct, frozen=True, gc=False):
+    """A head without the values that differ from one request of a client, or of a proxy's clients, to the next.
+
+    `first` is what comes before the first of these values; `others` are the names of their fields, each with what follows
+    the value up to the next one. `session` is the length of the session id, 0 if there is none; `place` is its index in
+    the head, counted from the end if the length of the body comes before it.
+    """
+
+    first: bytes
+    others: tuple[tuple[bytes, bytes], ...]
+    session: int
+    place: int
+
+    def find_session(self, known: bytes, data: bytes) -> bytes | None:
+        """The session id in data that begins with this known head except for that id; None if anything else differs.
+
+        An id of another kind than ours, which have only letters and digits, is left to `read`.
+        """
+        place, length = self.place, self.session
+        before = known[:place]
+        start = len(before)
+        if not data.startswith(before) or not data.startswith(known[place + length :], start + length):
+            return None
+        session = data[start : start + length]
+        return session if session.isalnum() else None
+
+    def read(self, data: bytes) -> tuple[int, dict[bytes, bytes]] | None:
+        """Where the body starts, and the values; None if anything else differs, or something follows the body."""
+        if not data.startswith(self.first):
+            return None
+        at = len(self.first)
+        values = {}
+        for name, after in self.others:
+            end = data.find(b"\r\n", at)
+            if not data.startswith(after, end):
+                return None
+            values[name] = data[at:end]
+            at = end + len(after)
+        if values[LENGTH] != b"%d" % (len(data) - at):
+            return None
+        if self.session and (len(values[SESSION]) != self.session or _SESSION_ID.fullmatch(values[SESSION]) is None):
+            return None
+        return at, values
+
+
+def find_head_pattern(head: bytes, length: int) -> HeadPattern | None:
+    """The pattern of a head that repeats no field and states this length of its body in the usual form."""
+    stated, session = _LENGTH.search(head), _SESSION.search(head)
+    if stated is None or stated[1] != b"%d" % length:
+        return None
+    places = [(*stated.span(1), LENGTH)] + ([] if session is None else [(*session.span(1), SESSION)])
+    places.sort()
+    ends = [start for start, _, _ in places[1:]] + [len(head)]
+    return HeadPattern(
+        head[: places[0][0]],
+        tuple((name, head[end:until]) for (_, end, name), until in zip(places, ends, strict=True)),
+        0 if session is None else len(session[1]),
+        0 if session is None else session.start(1) - (len(head) if places[0][2] == LENGTH else 0),
+    )
 
 
 class UnsupportedMediaType(InvalidRequest):

@@ -25,7 +25,15 @@ from pegboard.server.eager_task import start
 from pegboard.server.http.connections import LIGHT, Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, RequestReader
-from pegboard.server.http.responses import CLOSE, CONTINUE, encode_answer, encode_head, internal_error, plain_error
+from pegboard.server.http.responses import (
+    CLOSE,
+    CONTINUE,
+    encode_answer,
+    encode_head,
+    encode_length,
+    internal_error,
+    plain_error,
+)
 from pegboard.server.http.server_request import NO_HEAD, ServerRequest
 from pegboard.server.http_types import Answer, Endpoint, Head, Headers, Upgrade
 
@@ -375,7 +383,7 @@ class Http1Connection(LimitedConnection):
             return
         if request.plain and connections.keep and not answer.close and answer.status != 204:
             body = answer.body
-            self.send(b"%b%bcontent-length: %d\r\n\r\n%b" % (lines, connections.date, len(body), body))
+            self.send(b"".join((lines, connections.date, encode_length(len(body)), body)))
         else:
             request.keep = request.keep and connections.keep and not answer.close
             self.send(encode_answer(answer, request, connections.date))

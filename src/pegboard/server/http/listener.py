@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -21,6 +22,7 @@ from pegboard.limits import Limits
 from pegboard.server.http.connections import Connections
 from pegboard.server.http.http1_connection import Http1Connection
 from pegboard.server.http.malloc_trim import MallocTrim
+from pegboard.server.http.port_owner import find_port_owner
 from pegboard.server.http_types import Endpoint
 
 log = logging.getLogger("pegboard.http")
@@ -28,6 +30,8 @@ log = logging.getLogger("pegboard.http")
 SWEEP_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 1.0
 WARNING_SECONDS: Final = 60.0
+LATE_REQUEST_SECONDS: Final = 0.25
+"""How long a connection without a request is kept open when another process takes over."""
 BACKLOG: Final = 1024
 UNSENT_BYTES: Final = 128 * 1024
 
@@ -57,8 +61,10 @@ def bind_tcp(host: str, port: int, *, reuse_port: bool = False) -> list[socket.s
     except OSError as error:
         for listening in opened:
             listening.close()
+        owner = find_port_owner(port) if error.errno == errno.EADDRINUSE else ""
+        user = f" by {owner}. Stop it" if owner else ". Stop the program that uses it"
         raise SetupError(
-            f"Cannot listen on {host}:{port}: {error.strerror}. Stop the program that uses it, or choose another port."
+            f"Cannot listen on {host}:{port}: {error.strerror}{user}, or choose another port with --port (0: any free one)."
         ) from error
     return opened
 
@@ -76,6 +82,8 @@ def _hold_little(listening: socket.socket) -> None:
 
 def bind_unix(path: str) -> list[socket.socket]:
     """Bind a socket file that only its owner may use; replaces one that a dead server left behind."""
+    if not hasattr(socket, "AF_UNIX"):
+        raise SetupError("--uds needs a system with Unix sockets, such as Linux or macOS: use --host and --port")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -113,7 +121,7 @@ def port_of(sockets: Sequence[socket.socket]) -> int:
 
 def unlink(listening: socket.socket) -> None:
     """Remove the file of a socket, if it has one."""
-    if listening.family == socket.AF_UNIX:
+    if listening.family == getattr(socket, "AF_UNIX", None):
         Path(listening.getsockname()).unlink(missing_ok=True)
 
 
@@ -175,6 +183,19 @@ class Http1Server:
             self._unlink(listening)
             listening.close()
         self.sockets = ()
+
+    async def hand_over(self, hurried: asyncio.Event) -> None:
+        """Leave new connections to another process that has the same sockets; a connection ends with its response.
+
+        A client that has just connected may not have sent its request yet, so idle connections close a moment later.
+        """
+        self.stop_accepting()
+        self.connections.keep = False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(hurried.wait(), LATE_REQUEST_SECONDS)
+        for connection in tuple(self.connections.live):
+            if not connection.busy:
+                connection.close()
 
     async def drain(self, seconds: float) -> bool:
         """Wait until no connection is busy, at most this long; from now on every response closes its connection."""

@@ -23,10 +23,12 @@ from pegboard.server.http.connections import LIGHT
 from pegboard.server.http.head_rules import (
     MALFORMED,
     REMEMBERED_BYTES,
+    SESSION,
     BadRequest,
-    adapt_head,
+    HeadPattern,
     check_start,
     expects_continue,
+    find_head_pattern,
     find_path,
     head_too_long,
     is_chunked,
@@ -44,8 +46,6 @@ IDLE, HEAD, BODY, FULL, ENDED = range(5)
 LISTS: Final = frozenset(
     {b"accept", b"accept-language", b"cache-control", b"connection", b"forwarded", b"x-forwarded-for"}
 )
-
-LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]+)\r\n", re.IGNORECASE)
 
 # A chunk of one byte costs six on the wire; a larger factor has no good reason.
 CHUNK_OVERHEAD: Final = 8
@@ -66,12 +66,11 @@ class RequestReader:
 
     __slots__ = (
         "_again", "_bare", "_body", "_dropped", "_feed", "_head", "_headers", "_keep", "_known", "_known_head", "_known_length", "_length",
-        "_length_at", "_limits", "_lines", "_modern", "_parsed", "_parser", "_peer", "_plain", "_raw", "_repeated", "_secure", "_server",
+        "_limits", "_lines", "_modern", "_parsed", "_parser", "_pattern", "_peer", "_plain", "_raw", "_repeated", "_secure", "_server",
         "_size", "_stopped_at", "_target", "_unparsed", "_upgrading", "continues", "ready", "received", "refusal", "stage",
     )  # fmt: skip
 
     _known_head: Head
-    _length_at: int
     _keep: bool
     _modern: bool
 
@@ -107,6 +106,7 @@ class RequestReader:
         self._stopped_at = IDLE
         self._known = b""
         self._known_length = -1
+        self._pattern: HeadPattern | None = None
         self._parser = HttpRequestParser(self)
         self._feed: Callable[[Any], None] = self._parser.feed_data
 
@@ -115,7 +115,7 @@ class RequestReader:
         stage = self.stage
         if stage == IDLE and (
             (len(data) == self._known_length and data.startswith(self._known))
-            or (self._known_length > 0 and self._adapt(data))
+            or (self._pattern is not None and self._adapt(data, self._pattern))
         ):
             self.ready.append(ServerRequest(self._known_head, data[len(self._known) :], True, True, True))
             return
@@ -184,7 +184,7 @@ class RequestReader:
         """
         if self.stage == IDLE and not self.ready and self._feed != self._wake:
             self._known, self._known_length = b"", -1
-            self._known_head = NO_HEAD
+            self._known_head, self._pattern = NO_HEAD, None
             del self._parser
             self._feed = self._wake
 
@@ -195,7 +195,8 @@ class RequestReader:
 
     # A client sends the same head again and again. A head is remembered if it arrived in one piece with its body, whose
     # length it states: if the same bytes follow a complete request, they mean the same, and only the body is new. If
-    # only the length of the body differs, the known head is adapted.
+    # only the length of the body and the id of the session differ, the known head is adapted: a proxy sends the requests of
+    # many clients on one connection.
 
     def _remember_head(self, data: bytes) -> None:
         end, request = len(data) - self.received, self.ready[0]
@@ -205,21 +206,29 @@ class RequestReader:
         self._known = data[:end]
         self._known_length = len(data)
         self._known_head = request.head
-        self._length_at = -1
-        length = LENGTH.search(self._known)
-        if length is not None and length[1] == b"%d" % self.received and not request.head.repeated:
-            self._length_at = length.start(1)
+        self._pattern = None if request.head.repeated else find_head_pattern(self._known, self.received)
 
-    def _adapt(self, data: bytes) -> bool:
-        """Whether this is the known head again, except for the length of its body, and nothing follows the body."""
-        start = adapt_head(self._known, self._length_at, data)
-        length = len(data) - start
-        if not start or length > self._limits.body_bytes:
+    def _adapt(self, data: bytes, pattern: HeadPattern) -> bool:
+        """Whether this is the known head again, except for the values that may differ, and nothing follows the body."""
+        if pattern.session and len(data) == self._known_length:
+            known = self._known
+            session = pattern.find_session(known, data)
+            if session is not None:
+                # A copy: the last request, which may still be read, keeps its own head.
+                last = self._known_head
+                self._known, self._known_head = (
+                    data[: len(known)],
+                    replace(last, headers={**last.headers, SESSION: session}),
+                )
+                return True
+        found = pattern.read(data)
+        if found is None or len(data) - found[0] > self._limits.body_bytes:
             return False
+        start, values = found
         head = self._known_head
         self._known = data[:start]
         self._known_length = len(data)
-        self._known_head = replace(head, headers={**head.headers, b"content-length": b"%d" % length})
+        self._known_head = replace(head, headers={**head.headers, **values})
         return True
 
     def _parse_small(self, data: bytes) -> None:

@@ -40,6 +40,13 @@ def encode_head(status: int, content_type: bytes, headers: Headers) -> bytes:
     return line + encode_headers(headers) + kind
 
 
+# Formatting a number costs more than finding it, and most responses are short.
+@lru_cache(maxsize=1024)
+def encode_length(length: int) -> bytes:
+    """The last line of a head, with the length of the body, and the blank line after it."""
+    return b"content-length: %d\r\n\r\n" % length
+
+
 def encode_answer(answer: Answer, request: ServerRequest, date: bytes) -> bytes:
     """Encode the response to any request: one that closes the connection, has no body, or is for HTTP/1.0."""
     lines = encode_head(answer.status, answer.content_type, answer.headers)

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +31,7 @@ from pegboard.auth.request_credentials import (
 )
 from pegboard.auth.trusted_proxy import SCHEME as PROXY
 from pegboard.errors import StoreDown
+from pegboard.server.access import NO_ACCESS
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.server.pages.browser_session import BrowserSession, SessionCookies, open_session
 from pegboard.server.pages.plain_page import (
@@ -85,6 +86,7 @@ class SignIn:
         self._name = name
         self._auth = auth
         self._clock = clock
+        self._routes = routes
         self._cookies = SessionCookies(name, routes, clock)
         self._link = ""
         self._once = ""
@@ -95,7 +97,7 @@ class SignIn:
 
     def link_token(self, token: str | None = None) -> str:
         """The token of this launch: a page that is opened with `?token=` signs in the user who started the server."""
-        self._link = self._link or token or secrets.token_urlsafe(24)
+        self._link = token or self._link or secrets.token_urlsafe(24)
         return self._link
 
     def token_for_once(self) -> str:
@@ -146,6 +148,12 @@ class SignIn:
     async def _identify(self, head: Head, root: str) -> Visitor | None:
         if _is_from_elsewhere(head):
             return None
+        if head.access is not NO_ACCESS:
+            # The application around a mounted board has said who it is.
+            principal = head.access.principal
+            if head.access.until <= time.monotonic():
+                return None
+            return Visitor(principal, self._cookies.make_token(f"proxy {principal.id}"))
         auth = self._auth
         if auth is not None:
             credentials = _read_credentials(auth, head, self._base(head, root) + "/mcp")
@@ -193,7 +201,7 @@ class SignIn:
         if self._once and hmac.compare_digest(sent, self._once.encode()):
             self._once = ""
         elif not hmac.compare_digest(sent, self._link.encode()):
-            return _locked()
+            return self._locked()
         session = open_session(local_user(), "link", digest_of(self._link), now=self._clock())
         path = head.locate(quote(head.path.decode("latin-1")))
         location = path + ("?" + urlencode(query) if query else "")
@@ -210,7 +218,7 @@ class SignIn:
 
     def _ask(self, head: Head, root: str) -> Answer:
         if not self._ways():
-            return _locked()
+            return self._locked()
         if not _is_navigation(head):
             body = b'{"error":"Sign in again: reload the page"}'
             return Answer(401, body, headers=((b"cache-control", b"no-store"),))
@@ -256,9 +264,9 @@ class SignIn:
         """The page with all ways to sign in."""
         auth = self._auth
         if auth is None or not self._ways():
-            return _locked()
+            return self._locked()
         query = read_query(head)
-        asked = _own_path(query.get("next") if next_page is None else next_page, root)
+        asked = self._own_path(query.get("next") if next_page is None else next_page, root)
         attempt = _Attempt(secrets.token_urlsafe(16), asked)
         parts: list[PagePart] = [PageText(problem, "error")] if problem else []
         for issuer in auth.logins:
@@ -282,7 +290,7 @@ class SignIn:
         if self._auth is None or login is None:
             raise invalid_token("This server has no sign-in at this issuer")
         url, begun = await login.begin(self._callback(head, root), self._auth.scopes)
-        attempt = _Attempt(secrets.token_urlsafe(16), _own_path(query.get("next"), root), issuer, begun)
+        attempt = _Attempt(secrets.token_urlsafe(16), self._own_path(query.get("next"), root), issuer, begun)
         return redirect(url, self._cookies.write_attempt(head, attempt, ATTEMPT_SECONDS))
 
     async def _finish(self, head: Head, root: str) -> Answer:
@@ -293,7 +301,7 @@ class SignIn:
             raise invalid_token("This sign-in was not begun in this browser, or too long ago")
         identity = await self._auth.finish_login(attempt.issuer, attempt.login, self._callback(head, root), dict(pairs))
         session = open_session(identity.principal, attempt.issuer, now=self._clock(), expires=identity.expires)
-        return self._admit(head, session, _own_path(attempt.next, root), self._cookies.forget_attempt(head))
+        return self._admit(head, session, self._own_path(attempt.next, root), self._cookies.forget_attempt(head))
 
     async def _take_key(self, head: Head, root: str, body: bytes) -> Answer:
         """Sign in with an API key."""
@@ -312,7 +320,7 @@ class SignIn:
                 raise
             return self._show(head, root, f"{refusal.message}.", attempt.next)
         session = open_session(identity.principal, "key", proof, now=self._clock(), expires=identity.expires)
-        return self._admit(head, session, _own_path(attempt.next, root), self._cookies.forget_attempt(head))
+        return self._admit(head, session, self._own_path(attempt.next, root), self._cookies.forget_attempt(head))
 
     async def _sign_out(self, head: Head, root: str, body: bytes) -> Answer:
         visitor = await self._identify(head, root)
@@ -330,6 +338,25 @@ class SignIn:
             return msgspec.convert(self._cookies.read_attempt(head), _Attempt | None)
         except msgspec.ValidationError:
             return None
+
+    def _own_path(self, text: str | None, root: str) -> str:
+        """The path of one of our pages to return to; anything else becomes the console."""
+        path, _, _ = (text or "").partition("?")
+        parts = [unquote(part) for part in path.removeprefix(f"{root}/").split("/")]
+        # A browser removes ".." and "." before it sends a path, also where they are spelled "%2e".
+        is_ours = path.startswith(f"{root}/") and f"/{parts[0]}" in self._routes and not {".", ".."} & set(parts)
+        # Some spellings with control characters and "\\" are other servers to a browser.
+        is_plain = text is not None and text.isascii() and text.isprintable() and "\\" not in text and " " not in text
+        return text if text and is_ours and is_plain and len(text) <= _NEXT_CHARACTERS else f"{root}/console/"
+
+    def _locked(self) -> Answer:
+        """The page for a person who has no way to sign in here."""
+        text = (
+            "Open the console link that contains its token: Pegboard prints the link when it starts."
+            if self._link
+            else "Sign in to the application that serves this page, and open it again."
+        )
+        return plain_page("This page is locked", PageText(text), status=401)
 
     def _base(self, head: Head, root: str) -> str:
         """The URL of this server as clients see it."""
@@ -375,16 +402,6 @@ def _is_from_elsewhere(head: Head) -> bool:
     return site not in (b"same-origin", b"none") and not (head.method == b"GET" and _is_navigation(head))
 
 
-def _own_path(text: str | None, root: str) -> str:
-    """A path of this server to return to; anything else becomes its first page."""
-    home = f"{root}/console/"
-    if text is None or not text.startswith(f"{root}/") or len(text) > _NEXT_CHARACTERS:
-        return home
-    # "//host" and "/\\host" are other servers to a browser; so are some spellings with control characters.
-    safe = text.isascii() and text.isprintable() and "\\" not in text and " " not in text and not text.startswith("//")
-    return text if safe else home
-
-
 def _read_fields(head: Head, body: bytes) -> dict[str, str]:
     kind = head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if kind != b"application/x-www-form-urlencoded" or len(body) > FORM_BYTES:
@@ -414,8 +431,3 @@ def _problem(refusal: AuthRefusal, *more: PageLink) -> Answer:
     status = refusal.http_status
     title = "Try again later" if status == 503 else "Sign-in failed"
     return plain_page(title, PageText(f"{refusal.message}.", "error"), *more, status=status)
-
-
-def _locked() -> Answer:
-    text = "Open the console link that Pegboard printed when it started: it contains the token of this launch."
-    return plain_page("This page is locked", PageText(text), status=401)

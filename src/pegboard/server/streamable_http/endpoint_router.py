@@ -46,10 +46,10 @@ class EndpointRouter:
             return text_response(404, f"Not found; the toolbox is served at {self._begin}{name}/mcp")
         return endpoint.accept(head, body, sink)
 
-    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None:
         """Reject new calls at all of them; let running ones finish."""
         endpoints = [self._main, *(endpoint for _, endpoint in self._made.values())]
-        await asyncio.gather(*(endpoint.drain(seconds, hurried) for endpoint in endpoints))
+        await asyncio.gather(*(endpoint.drain(seconds, hurried, replaced=replaced) for endpoint in endpoints))
 
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""

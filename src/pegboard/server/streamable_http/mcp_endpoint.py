@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from pegboard.accounts.accounts import Accounts
-from pegboard.call import Handler, Json
+from pegboard.call import NO_CALLER, Handler, Json
 from pegboard.errors import HeaderMismatch, InvalidRequest, Refusal, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.logs.watchdog import TALLY
@@ -38,9 +39,10 @@ from pegboard.server.exchange.request_head import PostHead, read_post_head
 from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.stateless import Stateless
 from pegboard.server.exchange.subscribers import Subscribers
+from pegboard.server.http.custom_routes import CustomRoutes, RouteExchange
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
-from pegboard.server.http_types import Answer, Endpoint, EndpointResult, Head, Route, Sink, Upgrade
+from pegboard.server.http_types import Answer, Endpoint, EndpointResult, Head, Headers, Route, Sink, Upgrade
 from pegboard.server.streamable_http.readiness import FRESH, Parts, Readiness, always_ready
 from pegboard.server.streamable_http.session_requests import SessionRequests
 from pegboard.server.streamable_http.sessionless import RejectedLegacy, Sessionless
@@ -97,6 +99,7 @@ class HttpEndpoint:
         parts: Parts = always_ready,
         metrics: Callable[[], str | None] | None = None,
         routes: Mapping[str, Route] | None = None,
+        custom_routes: CustomRoutes | None = None,
         on_session_end: OnSessionEnd | None = None,
         accounts: Accounts | None = None,
     ) -> None:
@@ -157,7 +160,9 @@ class HttpEndpoint:
                 self._resources[(prefix + path).encode()] = prefix + successor
         # Read for each request: routes may be added later.
         self._routes = {} if routes is None else routes
+        self._custom = CustomRoutes() if custom_routes is None else custom_routes
         self._prefix = prefix
+        self._successor = successor
         self._where = ", ".join(prefix + path for path in paths[:1])
 
     def _make_legacy(self, mode: LegacyMode, service: Service, shared: SharedStore | None) -> LegacyRequests:
@@ -174,19 +179,69 @@ class HttpEndpoint:
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
         """Route a request by its path; a known head leads directly to its message."""
         post: PostHead | None = head.verdict
-        if post is not None:
-            return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
-        route = self._paths.get(head.path)
-        return self._beside(head, body, sink) if route is None else route(head, body, sink)
+        if post is None:
+            route = self._paths.get(head.path)
+            return self._beside(head, body, sink) if route is None else route(head, body, sink)
+        if not post.plain:
+            return self._post(post, head, body, sink)
+        # Probably a plain call.
+        call: PlainCall | None = None
+        try:
+            call = self._read_plain(body, post)
+            if call is None:
+                return self._post(post, head, body, sink)
+            caller = call.caller
+            if caller is NO_CALLER or not post.stateless or call.name != post.about:
+                if caller is NO_CALLER and not post.stateless:
+                    return self._legacy.call(post, head, call, sink)
+                return self._post(post, head, body, sink)
+            call.channel = exchange = HttpExchange(sink, self._modern, call.id, post.extra, post.accepts)
+            if post.access is not NO_ACCESS:
+                call.caller = caller = post.access.bind(caller)
+            call.headers, call.address = head.headers, post.address
+            walk = run_call(self._handler, call, exchange)
+            served = self._calls.run(exchange, walk, len(body), caller)
+        except Refusal as refusal:
+            if call is not None:
+                refusal.request_id = call.id
+            return self._refuse(refusal, post, head)
+        if isinstance(served, asyncio.Task):
+            sink.on_gone(served.cancel)
+        return served
 
     def _beside(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
-        """Answer a request for a route beside the MCP endpoint."""
-        path = head.path.decode("latin-1").removeprefix(self._prefix)
-        route = self._routes.get("/" + path[1:].partition("/")[0])
-        if route is None or not head.path.startswith(self._prefix.encode()):
+        """Answer a request for a route beside the MCP endpoint: one of the server, then one of the author."""
+        path = self._below_prefix(head.path)
+        route = None if path is None else self._routes.get("/" + path[1:].partition("/")[0])
+        if path is None or (route is None and self._custom.find(path) is None):
             return text_response(404, f"Not found; the MCP endpoint is {self._where}")
         allowed = self._guard.check(head)
-        return allowed if isinstance(allowed, Answer) else route(head, body, sink)
+        if isinstance(allowed, Answer):
+            return allowed
+        return self._answer_custom(path, head, body, sink, allowed) if route is None else route(head, body, sink)
+
+    def _below_prefix(self, path: bytes) -> str | None:
+        """The path below our prefix; None for one that is elsewhere."""
+        before, found, below = path.decode("latin-1").partition(self._prefix + "/")
+        return "/" + below if found and not before else None
+
+    def _answer_custom(self, path: str, head: Head, body: bytes, sink: Sink, allowed: Headers) -> EndpointResult:
+        found = self._custom.find(path)
+        if found is None:
+            return text_response(404, f"Not found; the MCP endpoint is {self._where}")
+        if head.method == b"OPTIONS":
+            return self._guard.preflight(head, allowed)
+        exchange = RouteExchange()
+        # The head may be passed again for the next request, whose principal may be another one.
+        answering = self._custom.answer(*found, path, replace(head, headers=dict(head.headers)), body)
+        try:
+            served = self._calls.run(exchange, exchange.run(answering, allowed), len(body), head.access)
+        except Refusal as refusal:
+            answering.close()
+            return error_response(refusal, allowed)
+        if isinstance(served, asyncio.Task):
+            sink.on_gone(served.cancel)
+        return served
 
     @property
     def rejected(self) -> int:
@@ -223,15 +278,15 @@ class HttpEndpoint:
             return text_response(404, "Not found; this path is for the middleware Metrics")
         return Answer(200, text.encode(), content_type=CONTENT_TYPE.encode(), headers=FRESH)
 
-    def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
+    def _mcp(self, head: Head, body: bytes, sink: Sink) -> EndpointResult | Upgrade:
         allowed = self._guard.check(head)
         if isinstance(allowed, Answer):
             return allowed
         try:
             match head.method:
                 case b"POST":
-                    post = head.verdict = read_post_head(head.headers, allowed, head.access, head.peer)
-                    return self._call(post, head, body, sink) if post.plain else self._post(post, head, body, sink)
+                    head.verdict = read_post_head(head.headers, allowed, head.access, head.peer)
+                    return self.accept(head, body, sink)
                 case b"GET":
                     return self._legacy.get(head, sink, allowed)
                 case b"DELETE":
@@ -243,33 +298,6 @@ class HttpEndpoint:
         return method_not_allowed(b"GET, POST, DELETE, OPTIONS", allowed)
 
     # -- POST ------------------------------------------------------------------------------------------------------
-
-    def _call(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
-        """Probably a plain call."""
-        plain: PlainCall | None = None
-        try:
-            plain = self._read_plain(body)
-            if plain is None:
-                return self._post(post, head, body, sink)
-            caller = plain.caller
-            if caller is None or not post.stateless or plain.name != post.about:
-                if caller is None and not post.stateless:
-                    return self._legacy.call(post, plain, sink)
-                return self._post(post, head, body, sink)
-            exchange = HttpExchange(sink, self._modern, plain.id, post.extra, post.accepts)
-            access = post.access
-            if access is not NO_ACCESS:
-                caller = access.bind(caller)
-            call = plain.call(caller, exchange, head.headers, head.peer)
-            walk = run_call(self._handler, call, exchange)
-            served = self._calls.run(exchange, walk, len(body), caller)
-        except Refusal as refusal:
-            if plain is not None:
-                refusal.request_id = plain.id
-            return self._refuse(refusal, post)
-        if isinstance(served, asyncio.Task):
-            sink.on_gone(served.cancel)
-        return served
 
     def _post(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         message: Message | None = None
@@ -284,12 +312,13 @@ class HttpEndpoint:
         except Refusal as refusal:
             if message is not None and message.id is not UNSET:
                 refusal.request_id = message.id
-            return self._refuse(refusal, post)
+            return self._refuse(refusal, post, head)
 
-    def _refuse(self, refusal: Refusal, post: PostHead) -> Answer:
+    def _refuse(self, refusal: Refusal, post: PostHead, head: Head) -> Answer:
         """The error for a message that could not become a call; in a session it names that session, as all responses do."""
-        within = post.session and not post.stateless and self.sessions.has(post.session, post.access.principal.id)
-        return error_response(refusal, post.within if within else post.extra)
+        session = head.headers.get(mcp.SESSION, b"")
+        within = not post.stateless and self.sessions.has(session.decode("latin-1"), post.access.principal.id)
+        return error_response(refusal, (*post.extra, (mcp.SESSION, session)) if within else post.extra)
 
     def _serve_modern(self, post: PostHead, head: Head, message: Message, params: Params, sink: Sink) -> EndpointResult:
         method, request_id, version = message.method, message.id, post.version
@@ -331,7 +360,13 @@ class HttpEndpoint:
 
     def resource(self, path: bytes) -> str | None:
         """The path of the resource that a path belongs to; None if it needs no authentication."""
-        return self._resources.get(path)
+        known = self._resources.get(path)
+        if known is not None or not len(self._custom) or path in self._paths:
+            return known
+        below = self._below_prefix(path)
+        found = None if below is None else self._custom.find(below)
+        # The same credentials as for calls.
+        return None if found is None or found[0].public else self._prefix + self._successor
 
     def end_sessions(self, principal: str) -> None:
         """End the sessions of a principal whose credentials were revoked."""
@@ -344,6 +379,6 @@ class HttpEndpoint:
         """Whether new calls are rejected, because the server shuts down."""
         return self._calls.draining
 
-    async def drain(self, seconds: float, hurried: asyncio.Event) -> None:
+    async def drain(self, seconds: float, hurried: asyncio.Event, *, replaced: bool = False) -> None:
         """Reject new calls; let running ones finish, and cancel the rest when the time is up."""
-        await self._calls.drain(seconds, hurried)
+        await self._calls.drain(seconds, hurried, replaced=replaced)

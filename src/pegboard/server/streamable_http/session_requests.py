@@ -51,6 +51,7 @@ from pegboard.sessions.session import Session
 from pegboard.sessions.sessions import Sessions
 
 _LAST_EVENT: Final = b"last-event-id"
+_SESSION: Final = mcp.SESSION
 
 
 class SessionRequests:
@@ -76,8 +77,8 @@ class SessionRequests:
     def _serve(self, session: Session, post: PostHead, message: Message, params: Params, sink: Sink) -> EndpointResult:
         method, request_id = message.method, message.id
         if method is UNSET or request_id is UNSET:
-            return self._receive_notification(session, message, Answer(202, headers=post.within))
-        exchange = self._exchange(session, request_id, sink, post.within, post.accepts)
+            return self._receive_notification(session, message, Answer(202, headers=(*post.extra, session.header)))
+        exchange = self._exchange(session, request_id, sink, (*post.extra, session.header), post.accepts)
         try:
             _check_request(session, method, request_id)
             if method in IMMEDIATE_SETTINGS:
@@ -88,31 +89,35 @@ class SessionRequests:
         except Refusal as refusal:
             return exchange.refuse(refusal)
 
-    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        """As `post`, for a tool call that is already decoded."""
-        principal = post.access.principal.id
-        session = self._sessions.find(post.session, principal)
+    def call(
+        self, post: PostHead, head: Head, call: PlainCall, sink: Sink, session: Session | None = None
+    ) -> EndpointResult:
+        """As `post`, for a tool call that is already decoded; `session` is one that was read from the store."""
+        access, extra, request_id = post.access, post.extra, call.id
         if session is None:
-            serve = partial(self._call, post=post, plain=plain, sink=sink)
-            return self._look_up(post.session, principal, post.extra, serve, plain.id)
-        return self._call(session, post, plain, sink)
-
-    def _call(self, session: Session, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
-        caller, request_id, access = session.caller, plain.id, post.access
+            session_id, principal = head.headers[_SESSION].decode("latin-1"), access.principal.id
+            session = self._sessions.find(session_id, principal)
+            if session is None:
+                serve = partial(self.call, post, head, call, sink)
+                return self._look_up(session_id, principal, extra, serve, request_id)
+        headers = (*extra, session.header) if extra else session.headers
+        caller = session.caller
         if access is not NO_ACCESS:
             # Each request has credentials of its own: the scopes of the session's first ones may have changed since.
             caller = access.bind(caller)
         codec = self._codecs[caller.version]
-        exchange = SessionExchange(
-            sink, codec, request_id, post.within, post.accepts, session=session, limits=self._limits
-        )
+        exchange = SessionExchange(sink, codec, request_id, headers, post.accepts, session=session, limits=self._limits)
         try:
             if request_id in session.calls:
                 raise duplicate_id(request_id)
-            call = plain.call(caller, exchange, None, post.address)
-            return self._run(call, request_id, exchange, sink, session, self._handler)
+            call.caller, call.channel, call.address = caller, exchange, post.address
+            walk = run_call(self._handler, call, exchange, exchange.finish_stream)
+            served = self._calls.run(exchange, walk, len(call.params), caller)
         except Refusal as refusal:
             return exchange.refuse(refusal)
+        if isinstance(served, asyncio.Task):
+            self._keep_call(session, request_id, served, exchange, sink)
+        return served
 
     def _exchange(
         self, session: Session, request_id: RequestId, sink: Sink, headers: Headers, accepts: Accepts
@@ -173,18 +178,25 @@ class SessionRequests:
         account: Account | None = None,
     ) -> Answer | asyncio.Task[Answer | None] | None:
         """Run a call; while it waits, its session can cancel it. `account` is one that it was charged to already."""
-        walk = self._conduct(call, exchange, handler or self._handler_of(call, session))
+        walk = run_call(handler or self._handler_of(call, session), call, exchange, exchange.finish_stream)
         served = self._calls.run(exchange, walk, len(call.params), call.caller, account)
         if isinstance(served, asyncio.Task):
-            session.calls[request_id] = served
-            served.add_done_callback(lambda _: session.calls.pop(request_id))
-            # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
-            sink.on_gone(exchange.leave)
+            self._keep_call(session, request_id, served, exchange, sink)
         return served
 
-    async def _conduct(self, call: Call, exchange: SessionExchange, handler: Handler) -> Answer | None:
-        answer = await run_call(handler, call, exchange)
-        return await exchange.finish_stream() if answer is None else answer
+    def _keep_call(
+        self,
+        session: Session,
+        request_id: RequestId,
+        task: asyncio.Task[Answer | None],
+        exchange: SessionExchange,
+        sink: Sink,
+    ) -> None:
+        """The call waits: until it is done, its session can cancel it."""
+        session.calls[request_id] = task
+        task.add_done_callback(lambda _: session.calls.pop(request_id))
+        # "Disconnection … SHOULD NOT be interpreted as the client cancelling its request" (2025-11-25, Sending 6)
+        sink.on_gone(exchange.leave)
 
     def _handler_of(self, call: Call, session: Session) -> Handler:
         if call.method != SUBSCRIBE:
@@ -266,7 +278,7 @@ class SessionRequests:
         answers = CollectedAnswers(self._limits)
         with self._calls.holding(sum(map(len, bodies))):
             await asyncio.gather(*(self._run_item(session, post.access, body, answers) for body in bodies))
-        return answers.answer_batch(sink, post.within, post.accepts)
+        return answers.answer_batch(sink, (*post.extra, session.header), post.accepts)
 
     async def _run_item(self, session: Session, access: Access, body: bytes, answers: CollectedAnswers) -> None:
         request_id: RequestId | None = None

@@ -40,12 +40,13 @@ class Sessionless(Struct, eq=False):
         exchange = HttpExchange(sink, wanted.codec, request_id, post.extra, post.accepts, reject_question)
         return self._run(wanted.handler, wanted.admitted.call(exchange, None, post.address), exchange, sink)
 
-    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+    def call(self, post: PostHead, head: Head, call: PlainCall, sink: Sink) -> EndpointResult:
         """The session that it names is not ours, and is ignored."""
         version = ASSUMED if post.version is None else post.version
         caller, codec, handler = self.stateless.sessionless_caller(version, post.access)
-        exchange = HttpExchange(sink, codec, plain.id, post.extra, post.accepts, reject_question)
-        return self._run(handler, plain.call(caller, exchange, None, post.address), exchange, sink)
+        exchange = HttpExchange(sink, codec, call.id, post.extra, post.accepts, reject_question)
+        call.caller, call.channel, call.address = caller, exchange, post.address
+        return self._run(handler, call, exchange, sink)
 
     def _run(self, handler: Handler, call: Call, exchange: HttpExchange, sink: Sink) -> EndpointResult:
         served = self.calls.run(exchange, run_call(handler, call, exchange), len(call.params), call.caller)
@@ -85,7 +86,7 @@ class RejectedLegacy:
         hello = message.method == "initialize"
         raise sessions_unsupported(read_caller(message, "http").version if hello else mcp.read_version(head.headers))
 
-    def call(self, post: PostHead, plain: PlainCall, sink: Sink) -> EndpointResult:
+    def call(self, post: PostHead, head: Head, call: PlainCall, sink: Sink) -> EndpointResult:
         raise sessions_unsupported(post.version)
 
     def batch(self, post: PostHead, head: Head, body: bytes, sink: Sink) -> EndpointResult:

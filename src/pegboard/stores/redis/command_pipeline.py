@@ -34,6 +34,10 @@ class Script:
         self.text = text
         self._name = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
+    def followed_by(self, text: str) -> Script:
+        """A script that begins with this one."""
+        return Script(self.text + text)
+
     def __call__(self, keys: Command, *arguments: str | bytes | int) -> Command:
         return ("EVALSHA", self._name, len(keys), *keys, *arguments)
 

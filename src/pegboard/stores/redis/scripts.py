@@ -12,18 +12,16 @@ from typing import Final
 
 from pegboard.stores.redis.command_pipeline import Script
 
-_TIME: Final = """
+_TIME: Final = Script("""
 local function milliseconds(given)
   if given ~= '' then return tonumber(given) end
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
-"""
+""")
 
 # ARGV: 1 time, 2 name of the sender, 3 prefix of channels, 4 how long ended logs are kept, 5 how long a session, 6 …
-_BOOK: Final = (
-    _TIME
-    + """
+_BOOK: Final = _TIME.followed_by("""
 local book, now, sender, channels = KEYS[1], milliseconds(ARGV[1]), ARGV[2], ARGV[3]
 local ended_for, life = tonumber(ARGV[4]), tonumber(ARGV[5])
 local removed = {}
@@ -89,12 +87,9 @@ local function cut(name, log, entries, bytes)
   end
   save(name, log)
 end
-"""
-)
+""")
 
-OPEN: Final = Script(
-    _BOOK
-    + """
+OPEN: Final = _BOOK.followed_by("""
 local name, about, most = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local packed = redis.call('HGET', book, 'l' .. name)
 if packed and ARGV[9] ~= '' then
@@ -115,12 +110,9 @@ redis.call('HSET', book, 'a' .. name, about)
 save(name, {order = order, last = 0, size = 0, ended = -1, by = sender, kept = {}})
 redis.call('PEXPIRE', book, life)
 return {1, removed}
-"""
-)
+""")
 
-APPEND: Final = Script(
-    _BOOK
-    + """
+APPEND: Final = _BOOK.followed_by("""
 local name, seq, data, mark = ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9]
 local most_entries, most_bytes, most_ended, most_in_all =
   tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
@@ -161,12 +153,9 @@ if size > most_in_all then
 end
 redis.call('PUBLISH', channels .. name, sender)
 return {1, removed}
-"""
-)
+""")
 
-RELEASE: Final = Script(
-    _BOOK
-    + """
+RELEASE: Final = _BOOK.followed_by("""
 local name, seq = ARGV[6], tonumber(ARGV[7])
 local log = find(name)
 if not log then return 0 end
@@ -177,44 +166,32 @@ end
 log.kept = kept
 save(name, log)
 return 1
-"""
-)
+""")
 
-READ: Final = Script(
-    _BOOK
-    + """
+READ: Final = _BOOK.followed_by("""
 local name, after, count = ARGV[6], ARGV[7], ARGV[8]
 local log = find(name)
 if not log then return false end
 local entries = redis.call('XRANGE', stream(name), '(0-' .. after, '+', 'COUNT', count)
 return {log.last, log.ended >= 0 and 1 or 0, redis.call('HGET', book, 'a' .. name) or '', entries}
-"""
-)
+""")
 
-DROP: Final = Script(
-    _BOOK
-    + """
+DROP: Final = _BOOK.followed_by("""
 for _, one in ipairs(all()) do remove(one.name, one.log) end
 redis.call('DEL', book)
 return removed
-"""
-)
+""")
 
-TOUCH: Final = Script(
-    _BOOK
-    + """
+TOUCH: Final = _BOOK.followed_by("""
 redis.call('PEXPIRE', book, life)
 for _, one in ipairs(all()) do
   if one.log.ended < 0 then redis.call('PEXPIRE', stream(one.name), life) end
 end
 return removed
-"""
-)
+""")
 
 # A record is a hash of its value, its version, and the time at which it expires. ARGV: 1 time, 2 …
-_RECORD: Final = (
-    _TIME
-    + """
+_RECORD: Final = _TIME.followed_by("""
 local now = milliseconds(ARGV[1])
 local found = redis.call('HMGET', KEYS[1], 'value', 'version', 'until', 'by')
 if found[3] and tonumber(found[3]) <= now then found = {false, false, false, false} end
@@ -227,32 +204,23 @@ local function write(value, ttl)
     redis.call('PEXPIRE', KEYS[1], ttl)
   end
 end
-"""
-)
+""")
 
-GET: Final = Script(
-    _RECORD
-    + """
+GET: Final = _RECORD.followed_by("""
 return found[1] and {found[1], version}
-"""
-)
+""")
 
 # `by` identifies this write: one that is sent again must not count twice.
-PUT: Final = Script(
-    _RECORD
-    + """
+PUT: Final = _RECORD.followed_by("""
 local value, ttl, if_version, by = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 if ARGV[6] ~= '' and found[4] == by then return version end
 if if_version ~= '' and tonumber(if_version) ~= version then return 0 end
 write(value, ttl)
 redis.call('HSET', KEYS[1], 'by', by)
 return version + 1
-"""
-)
+""")
 
-ADD: Final = Script(
-    _RECORD
-    + """
+ADD: Final = _RECORD.followed_by("""
 local amount, ttl, by = ARGV[2], ARGV[3], ARGV[4]
 if ARGV[5] ~= '' and found[4] == by then return found[1] end
 if found[1] then
@@ -263,22 +231,16 @@ else
 end
 redis.call('HSET', KEYS[1], 'by', by)
 return redis.call('HGET', KEYS[1], 'value')
-"""
-)
+""")
 
-DELETE: Final = Script(
-    _RECORD
-    + """
+DELETE: Final = _RECORD.followed_by("""
 redis.call('DEL', KEYS[1])
 return found[1] and 1 or 0
-"""
-)
+""")
 
 # KEYS: 1 the entries of a feed, 2 its last number, 3 the leases. ARGV: 1 time, 2 … `by` identifies this entry: one that
 # is sent again must not be added twice.
-PUBLISH: Final = Script(
-    _TIME
-    + """
+PUBLISH: Final = _TIME.followed_by("""
 local now, data, keep, life, channel, sender, by, holder =
   milliseconds(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 if ARGV[9] ~= '' then
@@ -299,12 +261,10 @@ redis.call('PEXPIRE', KEYS[1], life)
 redis.call('SET', KEYS[2], number, 'PX', life)
 redis.call('PUBLISH', channel, sender)
 return last + 1
-"""
-)
+""")
 
 # KEYS as above, without the leases. ARGV: 1 time, which is not used, 2 …
-READ_FEED: Final = Script(
-    """
+READ_FEED: Final = Script("""
 local last = tonumber(redis.call('GET', KEYS[2]) or 0)
 local after = tonumber(ARGV[2])
 local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
@@ -314,24 +274,17 @@ local lost = after < forgotten or after > last
 if lost then after = forgotten end
 local entries = redis.call('XRANGE', KEYS[1], '(0-' .. string.format('%.0f', after), '+', 'COUNT', ARGV[3])
 return {last, lost and 1 or 0, entries}
-"""
-)
+""")
 
 # KEYS: 1 the leases, each with the time until which it is held. ARGV: 1 time, 2 …
-RENEW: Final = Script(
-    _TIME
-    + """
+RENEW: Final = _TIME.followed_by("""
 local now, holder, life = milliseconds(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZADD', KEYS[1], now + life, holder)
 if redis.call('PTTL', KEYS[1]) < 100 * life then redis.call('PEXPIRE', KEYS[1], 100 * life) end
 return 1
-"""
-)
+""")
 
-HOLDERS: Final = Script(
-    _TIME
-    + """
+HOLDERS: Final = _TIME.followed_by("""
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', milliseconds(ARGV[1])), '+inf')
-"""
-)
+""")

@@ -7,6 +7,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,16 +23,21 @@ _OVER_AT_ONCE: Final = 100
 _FIND: Final = "SELECT value, version FROM records WHERE key = ? AND (until IS NULL OR until > ?)"
 
 
-class SqliteRecords:
+@dataclass(eq=False)
+class _StorePart:
+    """What the parts of one store share."""
+
+    writer: WriterThread
+    reader: ReaderThread
+    hint_poller: HintPoller
+    clock: Callable[[], float]
+
+
+class SqliteRecords(_StorePart):
     """Values under digests of their keys; expired ones are deleted when others are written."""
 
-    def __init__(self, writer: WriterThread, reader: ReaderThread, clock: Callable[[], float]) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
-
     async def get(self, key: str) -> StoredRecord | None:
-        found = await self._reader.rows(_FIND, digest(key), self._clock())
+        found = await self.reader.rows(_FIND, digest(key), self.clock())
         return StoredRecord(*found[0]) if found else None
 
     async def put(
@@ -40,7 +46,7 @@ class SqliteRecords:
         name = digest(key)
 
         def write(transaction: Transaction) -> int | None:
-            now = self._clock()
+            now = self.clock()
             found = transaction.execute(_FIND, (name, now)).fetchone()
             version: int = 0 if found is None else found[1]
             if if_version is not None and if_version != version:
@@ -49,13 +55,13 @@ class SqliteRecords:
             _forget(transaction, now)
             return version + 1
 
-        return await self._writer.run(write, len(value))
+        return await self.writer.run(write, len(value))
 
     async def add(self, key: str, amount: int, *, ttl: float | None = None) -> int:
         name = digest(key)
 
         def write(transaction: Transaction) -> int:
-            now = self._clock()
+            now = self.clock()
             found = transaction.execute(_FIND, (name, now)).fetchone()
             if found is None:
                 _write(transaction, name, b"%d" % amount, 1, None if ttl is None else now + ttl)
@@ -67,33 +73,25 @@ class SqliteRecords:
             )
             return total
 
-        return await self._writer.run(write)
+        return await self.writer.run(write)
 
     async def delete(self, key: str) -> bool:
         name = digest(key)
 
         def write(transaction: Transaction) -> bool:
-            there = transaction.execute(_FIND, (name, self._clock())).fetchone() is not None
+            there = transaction.execute(_FIND, (name, self.clock())).fetchone() is not None
             transaction.execute("DELETE FROM records WHERE key = ?", (name,))
             return there
 
-        return await self._writer.run(write)
+        return await self.writer.run(write)
 
 
-class SqliteFeeds:
+class SqliteFeeds(_StorePart):
     """The newest entries of each feed, and its last number."""
-
-    def __init__(
-        self, writer: WriterThread, reader: ReaderThread, hint_poller: HintPoller, clock: Callable[[], float]
-    ) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._hint_poller = hint_poller
-        self._clock = clock
 
     async def publish(self, feed: str, data: bytes, *, keep: int, holder: str | None = None) -> int | None:
         def write(transaction: Transaction) -> int | None:
-            now = self._clock()
+            now = self.clock()
             held = "SELECT 1 FROM leases WHERE name = ? AND until > ?"
             if holder is not None and transaction.execute(held, (holder, now)).fetchone() is None:
                 return None
@@ -104,7 +102,7 @@ class SqliteFeeds:
             transaction.notify(topic_number("feed", feed))
             return number
 
-        return await self._writer.run(write, len(data))
+        return await self.writer.run(write, len(data))
 
     async def read(self, feed: str, after: int, limit: int) -> FeedPage:
         def read(connection: sqlite3.Connection) -> FeedPage:
@@ -120,37 +118,32 @@ class SqliteFeeds:
             entries = tuple(LogEntry(number, data) for number, data in rows)
             return FeedPage(entries, last, bool(entries) and entries[-1].seq < last, lost)
 
-        return await self._reader.run(read)
+        return await self.reader.run(read)
 
     async def trim(self, feed: str, upto: int) -> None:
-        await self._writer.execute("DELETE FROM feed_entries WHERE feed = ? AND number <= ?", feed, upto)
+        await self.writer.execute("DELETE FROM feed_entries WHERE feed = ? AND number <= ?", feed, upto)
 
     def watch(self, feed: str, watcher: Watcher) -> Callable[[], None]:
-        return self._hint_poller.watch(topic_number("feed", feed), watcher)
+        return self.hint_poller.watch(topic_number("feed", feed), watcher)
 
 
-class SqliteLeases:
+class SqliteLeases(_StorePart):
     """Names, and the time until which each is held."""
-
-    def __init__(self, writer: WriterThread, reader: ReaderThread, clock: Callable[[], float]) -> None:
-        self._writer = writer
-        self._reader = reader
-        self._clock = clock
 
     async def renew(self, holder: str, seconds: float) -> None:
         def write(transaction: Transaction) -> None:
-            now = self._clock()
+            now = self.clock()
             transaction.execute("DELETE FROM leases WHERE until <= ?", (now,))
             transaction.execute("INSERT OR REPLACE INTO leases VALUES (?, ?)", (holder, now + seconds))
 
-        await self._writer.run(write)
+        await self.writer.run(write)
 
     async def release(self, holder: str) -> None:
-        await self._writer.execute("DELETE FROM leases WHERE name = ?", holder)
+        await self.writer.execute("DELETE FROM leases WHERE name = ?", holder)
 
     async def holders(self) -> Sequence[str]:
         query = "SELECT name FROM leases WHERE until > ? ORDER BY name"
-        return [name for (name,) in await self._reader.rows(query, self._clock())]
+        return [name for (name,) in await self.reader.rows(query, self.clock())]
 
 
 class SqliteStore:
@@ -172,9 +165,9 @@ class SqliteStore:
         self._hint_poller = hint_poller = HintPoller(process, reader)
         self._writer = writer = WriterThread(process, limits.unwritten_bytes, hint_poller.notify_local)
         self.logs = SqliteLogs(limits, writer, reader, hint_poller, clock)
-        self.records = SqliteRecords(writer, reader, clock)
+        self.records = SqliteRecords(writer, reader, hint_poller, clock)
         self.feeds = SqliteFeeds(writer, reader, hint_poller, clock)
-        self.leases = SqliteLeases(writer, reader, clock)
+        self.leases = SqliteLeases(writer, reader, hint_poller, clock)
 
     async def start(self) -> None:
         writing, reading, looking = await asyncio.to_thread(self._open)

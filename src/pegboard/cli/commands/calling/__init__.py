@@ -1,0 +1,1 @@
+"""Verbs that use a server as its client does."""

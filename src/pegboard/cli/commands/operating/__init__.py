@@ -1,0 +1,1 @@
+"""Verbs for the operator of a server: who may call, what was called, what waits."""

@@ -1,0 +1,1 @@
+"""Verbs that serve: they run until they are stopped."""

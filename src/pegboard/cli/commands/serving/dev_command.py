@@ -1,0 +1,64 @@
+"""`pegboard dev [TARGET]`: serve a board or a configuration while it is written, and load it again after each edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pegboard.cli.commands.serving.run_command import serve_reloading
+from pegboard.cli.commands.serving.up_command import serve_gateway
+from pegboard.cli.console_flags import add_console_flags
+from pegboard.cli.serving_flags import add_flags, read_options
+from pegboard.cli.verb_parser import VerbParser
+from pegboard.config.gateway_config import FILES as CONFIGS
+from pegboard.errors import SetupError
+from pegboard.gateway.gateway import Gateway
+from pegboard.loading import names_board
+from pegboard.logs.log_lines import set_up_logging
+from pegboard.server.debugging import may_debug
+
+_FILES: Final = ("board.py", "server.py", "app.py", "main.py", "tools.py")
+
+
+def main(argv: list[str]) -> int:
+    parser = VerbParser(
+        prog="pegboard dev",
+        description="Serve a board over HTTP, with its console, and load it again when one of its files is edited. Callers "
+        "on this machine see the tracebacks of tools that fail. With a configuration, serve it as `pegboard up --reload` does.",
+        examples=("pegboard new shop && cd shop && pegboard dev", "pegboard dev tools.py --open"),
+        epilog="A file with a mistake is reported with its line, and the version before it is served until it is fixed. Calls that run when a file is edited finish in the version that they began in.",
+    )
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help="a board as for `pegboard run`, or a configuration; default: what this folder has",
+    )
+    # Each version runs in one new process, which takes over the address of the one before.
+    add_flags(parser, without=("stdio", "workers"))
+    add_console_flags(parser)
+    chosen = parser.parse_args(argv)
+    target = chosen.target or find_target(Path())
+    if target.endswith((".json", ".toml")):
+        options = read_options(chosen, transport="http", store="")
+        set_up_logging(options["log_level"], options["log_format"])
+        serve_gateway(Gateway(target, watch=True), target, chosen, options, restart=True)
+        return 0
+    options = read_options(chosen, transport="http")
+    set_up_logging(options["log_level"], options["log_format"])
+    options["debug"] = options["debug"] or may_debug(options)
+    serve_reloading(target, chosen, options)
+    return 0
+
+
+def find_target(folder: Path) -> str:
+    """What a folder has: the board that its pyproject.toml names, a file with a usual name, or a configuration."""
+    if names_board(folder):
+        return str(folder)
+    for name in (*_FILES, *CONFIGS):
+        if (folder / name).is_file():
+            return str(folder / name)
+    raise SetupError(
+        f"There is no board in this folder: name a file (pegboard dev tools.py), or make a project with `pegboard new NAME`; "
+        f"looked for [tool.pegboard] in pyproject.toml and for {', '.join((*_FILES, *CONFIGS))}"
+    )

@@ -1,0 +1,1 @@
+"""Verbs that make and check what is served."""

@@ -1,0 +1,1 @@
+"""Completion scripts, made from the parsers of the verbs."""
