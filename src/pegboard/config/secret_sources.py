@@ -66,7 +66,14 @@ def run_secret_command(text: str, folder: Path) -> str:
         raise SecretUnavailable(
             f"{name} cannot be started ({problem.strerror}); install it, or write its path"
         ) from None
-    timer = threading.Timer(COMMAND_SECONDS, _end, [child])
+    timed_out = threading.Event()
+
+    def end_late() -> None:
+        # Before the kill, which lets the reader below continue at once.
+        timed_out.set()
+        _end(child)
+
+    timer = threading.Timer(COMMAND_SECONDS, end_late)
     timer.start()
     with child:
         assert child.stdout is not None  # noqa: S101 — it is a pipe
@@ -76,11 +83,10 @@ def run_secret_command(text: str, folder: Path) -> str:
             if len(data) <= MAX_BYTES:
                 child.wait()
         finally:
-            late = not timer.is_alive()
             timer.cancel()
             timer.join()
             _end(child)
-    if late:
+    if timed_out.is_set():
         raise SecretUnavailable(
             f"{name} did not end within {COMMAND_SECONDS:g} s; it may wait for input: run it in a terminal"
         )
