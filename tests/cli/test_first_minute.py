@@ -19,13 +19,18 @@ def transcript() -> list[tuple[str, list[str]]]:
     """The commands of README's first screen that start `pegboard`, each with the lines that it prints."""
     block = re.search(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert block is not None
+    return [(command, lines) for command, lines in commands(block[1]) if command.startswith("pegboard ")]
+
+
+def commands(block: str) -> list[tuple[str, list[str]]]:
+    """The commands of a block, without the comments behind them, each with the lines that it prints."""
     found: list[tuple[str, list[str]]] = []
-    for line in block[1].splitlines():
+    for line in block.splitlines():
         if line.startswith("$ "):
             found.append((line.removeprefix("$ ").partition("   ")[0].strip(), []))
         else:
             found[-1][1].append(line)
-    return [(command, lines) for command, lines in found if command.startswith("pegboard ")]
+    return found
 
 
 def as_in_readme(screen: str) -> list[str]:

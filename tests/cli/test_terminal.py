@@ -39,10 +39,13 @@ def pegboard(*words: str) -> list[str]:
     return [sys.executable, "-m", "pegboard", *words]
 
 
-def on_terminal(*words: str, until: str = "") -> str:
-    """What the command writes to a terminal, stdout and stderr together; it is interrupted once `until` was written."""
+def on_terminal(*words: str, until: str = "", answer: str = "") -> str:
+    """What the command writes to a terminal, stdout and stderr together.
+
+    It is interrupted once `until` was written, and gets the answer once it has asked for yes or no.
+    """
     screen, side = pty.openpty()
-    process = subprocess.Popen(pegboard(*words), stdin=subprocess.DEVNULL, stdout=side, stderr=side)
+    process = subprocess.Popen(pegboard(*words), stdin=side if answer else subprocess.DEVNULL, stdout=side, stderr=side)
     os.close(side)
     written = b""
     try:
@@ -55,6 +58,9 @@ def on_terminal(*words: str, until: str = "") -> str:
             if until and until.encode() in written:
                 until = ""
                 process.send_signal(signal.SIGINT)
+            if answer and b"[y/n]: " in written:
+                os.write(screen, f"{answer}\n".encode())
+                answer = ""
         process.wait(SECONDS)
     finally:
         os.close(screen)
