@@ -98,7 +98,7 @@ class ClientBehindGatewayOverHttp(ClientBehindGateway):
 @contextmanager
 def around(board: Board, gateway: Gateway) -> Iterator[None]:
     """What is around the tools of the board is around those of the gateway, and not there."""
-    attached, hooks = board._attached, {tool: tool.hooks for tool in board.tools}
+    attached, hooks = board._attached._attachments, {tool: tool.hooks for tool in board.tools}
     shown = gateway._main.board
     for one in attached:
         scope = {} if one.scope == "board" else {one.scope: one.target}
@@ -106,7 +106,7 @@ def around(board: Board, gateway: Gateway) -> Iterator[None]:
     for tool, own in hooks.items():
         shown.use(*own, tool=tool.name)
         tool.hooks = ()
-    board._attached = []
+    board._attached._attachments = []
     board.tools._touch()
     # What a test puts around later goes to the gateway as well.
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def around(board: Board, gateway: Gateway) -> Iterator[None]:
         try:
             yield
         finally:
-            board._attached = attached
+            board._attached._attachments = attached
             for tool, own in hooks.items():
                 tool.hooks = own
             board.tools._touch()

@@ -26,7 +26,7 @@ _HOMES = {
     "EnumConstraint": "pegboard.schema.types.constraints",
     "File": "pegboard.media",
     "Gateway": "pegboard.gateway.gateway",
-    "Group": "pegboard.registry",
+    "Group": "pegboard.boards.registry",
     "Header": "pegboard.schema.types.constraints",
     "HttpRequest": "pegboard.server.http.custom_routes",
     "HttpResponse": "pegboard.server.http.custom_routes",

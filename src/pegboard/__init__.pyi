@@ -18,6 +18,7 @@ from pegboard.auth.issuer import SignInClient as SignInClient
 from pegboard.auth.principal import Principal as Principal
 from pegboard.auth.trusted_proxy import TrustedProxy as TrustedProxy
 from pegboard.board import Board as Board
+from pegboard.boards.registry import Group as Group
 from pegboard.call import Caller as Caller
 from pegboard.catalog.tool_catalog import ToolCatalog as ToolCatalog
 from pegboard.client.client import Client as Client
@@ -44,7 +45,6 @@ from pegboard.media import File as File
 from pegboard.media import Image as Image
 from pegboard.media import Link as Link
 from pegboard.next_action import NextAction as NextAction
-from pegboard.registry import Group as Group
 from pegboard.schema.types.constraints import Description as Description
 from pegboard.schema.types.constraints import EnumConstraint as EnumConstraint
 from pegboard.schema.types.constraints import Header as Header

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from pegboard import Board, Client, Context, Limits
+from pegboard.auth.auth import Auth
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution import lifespans
 from tests.auth.serving import serving
@@ -248,6 +249,20 @@ async def test_a_start_that_takes_too_long_is_ended() -> None:
     ):
         async with asyncio.timeout(SOON), Client(board):
             pass
+
+
+async def test_what_is_open_is_closed_if_the_authentication_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    board, events = recording()
+    board.auth = Auth(keys=True)
+
+    async def fail(*_: object) -> None:
+        raise SetupError("no keys")
+
+    monkeypatch.setattr(board.auth, "start", fail)
+    with pytest.raises(SetupError, match="no keys"):
+        await board.start()
+    assert events == [event for event in ORDER if event != "called"]
+    assert not board.lifetime.is_open
 
 
 async def test_a_lifespan_that_does_not_close_is_cancelled(

@@ -180,5 +180,39 @@ def test_wrong_servers_are_told_with_the_key() -> None:
     board = Board("office")
     with pytest.raises(DeclarationError, match=r"remote\('x', …\): got 'no-url'; use a URL, a command as a list"):
         board.remote("x", "no-url")
-    with pytest.raises(SetupError, match="urll"):
-        board.remote("x", {"urll": "http://127.0.0.1/mcp"})
+    with pytest.raises(SetupError) as typo:
+        board.remote("x", {"urll": "http://127.0.0.1/mcp", "command": "x", "args": "y"})
+    assert str(typo.value).splitlines() == [
+        "remote('x', …) has 2 mistakes:",
+        "- urll: a server has no key 'urll'; did you mean 'url'?",
+        "- args: The server: 'args' must be an array: got \"y\", expected a list of strings; put it in brackets: [...]",
+    ]
+    with pytest.raises(SetupError, match="the entry: The server must have a 'command' field"):
+        board.remote("x", {})
+
+
+async def test_servers_that_do_not_respond_are_waited_for_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: set[object] = set()
+    all_wait = asyncio.Event()
+
+    async def wait_connected(gateway: object, *_: object) -> None:
+        waiting.add(gateway)
+        if len(waiting) == 3:
+            all_wait.set()
+        await all_wait.wait()
+
+    monkeypatch.setattr(remote_server.Gateway, "wait_connected", wait_connected)
+    inner = Board("inner")
+    board = Board("office")
+    board.mount(inner, "inner")
+    for owner, name in ((inner, "one"), (board, "two"), (board, "three")):
+        owner.remote(name, "http://127.0.0.1:9/mcp")
+    async with asyncio.timeout(SOON), Client(board):
+        assert len(waiting) == 3
+
+
+async def test_a_board_in_an_entry_is_served_in_this_process() -> None:
+    board = Board("office")
+    board.remote("shop", {"board": shop()})
+    async with asyncio.timeout(SOON), Client(board) as client:
+        assert (await client.call("shop.order", {"item": "pears", "count": 3})).text == "3 pears"

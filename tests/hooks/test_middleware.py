@@ -207,7 +207,7 @@ def test_what_cannot_work_is_refused_when_it_is_attached(middleware: Any, says: 
     with pytest.raises(DeclarationError) as on_the_board:
         board.use(Recorder(), middleware)
     assert says in str(on_the_board.value)
-    assert board._attached == []
+    assert list(board._attached) == []
 
     with pytest.raises(DeclarationError):
 

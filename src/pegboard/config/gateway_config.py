@@ -203,13 +203,15 @@ def read_config(
     *,
     text: str | None = None,
     sources: SecretSources = SOURCES,
+    report: ConfigReport | None = None,
 ) -> GatewayConfig:
     """Read the configuration in a file, or one that is a mapping; SetupError reports all mistakes in it.
 
     `config` is the path of a file, or a mapping with the keys of one, whose paths are relative to the current folder and
     which has no lock file. `environ` are the variables that it can refer to; without it, those of this process. `boards`
     are the names of boards that the program has itself. `text` is checked in place of the text of the file: no variable has
-    to be set, and no secret is read. `sources` read the files and commands that hold secrets.
+    to be set, and no secret is read. `sources` read the files and commands that hold secrets. `report` collects the
+    mistakes, for a caller that names their places itself.
     """
     surroundings = os.environ if environ is None else environ
     given = isinstance(config, Mapping)
@@ -219,7 +221,7 @@ def read_config(
     else:
         file = Path(config).expanduser().absolute()
         source = read_source(file) if text is None else parse_source(text, file)
-    notes = ConfigReport("the configuration" if given else str(config), source.lines)
+    notes = report or ConfigReport("the configuration" if given else str(config), source.lines)
     for place, first, second in source.twice:
         lines = f"both on line {first}" if first == second else f"on lines {first} and {second}"
         notes.add_mistake(place, f"is given twice, {lines}", fix="rename or remove one of them")

@@ -108,6 +108,11 @@ class ConfigReport:
                 return (*origin, *place[length:])
         return place
 
+    def describe_server(self, place: KeyPath) -> str:
+        """How messages name the server at a path `toolboxes.<toolbox>.mcpServers.<server>` or below."""
+        is_named = len(place) >= _SERVER_DEPTH and self.locate(place[:_SERVER_DEPTH])
+        return f"Server '{place[3]}' in toolbox '{place[1]}'" if is_named else "The server"
+
     def keep_secret(self, value: str) -> None:
         if len(value) >= MIN_SECRET_LENGTH:
             self.secrets.add(value)
@@ -138,11 +143,6 @@ class ConfigReport:
 def is_in_server(place: KeyPath) -> bool:
     """Whether a path is that of a server in a toolbox, or below."""
     return len(place) >= _SERVER_DEPTH and (place[0], place[2]) == ("toolboxes", "mcpServers")
-
-
-def describe_server(place: KeyPath) -> str:
-    """How messages name the server at a path `toolboxes.<toolbox>.mcpServers.<server>` or below."""
-    return f"Server '{place[3]}' in toolbox '{place[1]}'" if len(place) > 3 else "The server"
 
 
 def format_path(place: KeyPath) -> str:

@@ -16,7 +16,7 @@ from pegboard.call import Json
 from pegboard.config.config_keys import SERVER
 from pegboard.config.confinement_keys import Confinement
 from pegboard.config.inherited_variables import BASIC_VARIABLES
-from pegboard.config.mistakes import ConfigReport, describe_server
+from pegboard.config.mistakes import ConfigReport
 from pegboard.config.principal_headers import refers_to_principal, wrong_reference
 from pegboard.config.source_file import KeyPath
 from pegboard.middleware.observability.masking import is_secret, secret_arguments
@@ -57,7 +57,7 @@ class ServerEntryReader(Struct, eq=False):
 
     def resolve(self, values: dict[str, Any], place: KeyPath, written: Mapping[str, Json]) -> dict[str, Any]:
         """The attributes of a ServerConfig from the values of its keys; `written` are the keys in the file."""
-        kind = self._kind(values, place, written, describe_server(place))
+        kind = self._kind(values, place, written, self.notes.describe_server(place))
         settled = {"name": place[-1] if place else "", "kind": kind or "stdio", **values}
         if "disabled" in values:
             settled["enabled"] = not settled.pop("disabled") and values.get("enabled", True)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec import UNSET, Struct
 
 from pegboard.call import Json
-from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, describe_server, did_you_mean
+from pegboard.config.mistakes import ConfigReport, ExpandedText, UnresolvedText, did_you_mean
 from pegboard.config.source_file import KeyPath
 
 MAX_NUMBER: Final = 1_000_000_000
@@ -37,7 +37,7 @@ class TextValue(Struct, frozen=True):
     problem: str = ""
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
-        problem = _about(self.problem, place)
+        problem = _about(self.problem, place, notes)
         if not isinstance(value, str):
             fix = "put it in quotes" if isinstance(value, int | float | bool) else ""
             return notes.add_mistake(place, problem, got=value, expected=self.expected, fix=fix)
@@ -204,7 +204,9 @@ class ListValue(Struct, frozen=True):
             return UNSET if item is UNSET else (item,)
         if not isinstance(value, list):
             fix = "put it in brackets: [...]" if isinstance(value, str) else ""
-            return notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected, fix=fix)
+            return notes.add_mistake(
+                place, _about(self.problem, place, notes), got=value, expected=self.expected, fix=fix
+            )
         items = [_read(self.item, item, (*place, position), notes) for position, item in enumerate(value)]
         return tuple(item for item in items if item is not UNSET)
 
@@ -222,7 +224,7 @@ class MapValue(Struct, frozen=True):
 
     def read(self, value: Json, place: KeyPath, notes: ConfigReport) -> Any:
         if not isinstance(value, dict):
-            return notes.add_mistake(place, _about(self.problem, place), got=value, expected=self.expected)
+            return notes.add_mistake(place, _about(self.problem, place, notes), got=value, expected=self.expected)
         items = {key: _read(self.item, item, (*place, key), notes) for key, item in value.items()}
         return {key: item for key, item in items.items() if item is not UNSET}
 
@@ -270,7 +272,7 @@ class ObjectValue(Struct, frozen=True):
                 values[field.attribute] = read
         for key, problem in self.required.items():
             if key not in value:
-                notes.add_mistake(place, _about(problem, place), fix=f"add {key!r}")
+                notes.add_mistake(place, _about(problem, place, notes), fix=f"add {key!r}")
         if self.make is dict:
             return values
         return self.make(**values) if values.keys() >= self.required.keys() else UNSET
@@ -313,6 +315,6 @@ def _read_number(value: Json) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _about(problem: str, place: KeyPath) -> str:
+def _about(problem: str, place: KeyPath, notes: ConfigReport) -> str:
     """The message with the names of the toolbox and the server that contain the path."""
-    return problem.format(toolbox=place[1] if len(place) > 1 else "", server=describe_server(place))
+    return problem.format(toolbox=place[1] if len(place) > 1 else "", server=notes.describe_server(place))

@@ -116,7 +116,7 @@ class Gateway(Hosted):
         self._mode = mode
         self._boards = dict(boards or {})
         if isinstance(config, Mapping):
-            config = cast(Mapping[str, Any], _name_boards(config, self._boards))
+            config = cast(Mapping[str, Any], name_boards(config, self._boards))
         self.config = self._with_mode(
             config if isinstance(config, GatewayConfig) else read_config(config, self._environ, self._boards)
         )
@@ -636,10 +636,10 @@ async def _stop_all(downstreams: Iterable[Downstream]) -> None:
         await asyncio.wait(ending, timeout=_STOP_SECONDS)
 
 
-def _name_boards(tree: Any, boards: dict[str, InProcessServer]) -> Any:
+def name_boards(tree: Any, boards: dict[str, InProcessServer]) -> Any:
     """A configuration with names in place of the boards in it, which are added to `boards`."""
     if isinstance(tree, Mapping):
-        return {key: _name_boards(value, boards) for key, value in tree.items()}
+        return {key: name_boards(value, boards) for key, value in tree.items()}
     if isinstance(tree, Hosted):
         name = f"(board {len(boards) + 1})"
         boards[name] = tree

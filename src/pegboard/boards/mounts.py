@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, structs
 
+from pegboard.boards.board_lifetime import MountedLifetime
 from pegboard.call import Call, Change, Done, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.folder import Folder
 from pegboard.catalog.prompt import Prompt, PromptCatalog, RelayedPrompt
@@ -42,6 +43,9 @@ class MountedBoard(Protocol):
     changes: ChangeLog
 
     @property
+    def lifetime(self) -> MountedLifetime: ...
+
+    @property
     def mounts(self) -> Iterable[Mount]: ...
 
     @property
@@ -64,7 +68,7 @@ class Mount:
         source: Any = None,
         accepts: Callable[[Tool], bool] | None = None,
     ) -> None:
-        """`source` is started and stopped in place of the board; with `accepts`, only these tools are shown.
+        """`source` is a server that stands for the board, and is started and stopped in its place; with `accepts`, only these tools are shown.
 
         What another server offers may collide with something at any time: then it is left out and logged.
         """
@@ -73,6 +77,7 @@ class Mount:
         self.outer = outer
         self.inner = inner
         self.source: Any = inner if source is None else source
+        self.lifetime: MountedLifetime = inner.lifetime if source is None else source
         self._accepts = accepts
         self.prefix = prefix
         self._tools: dict[str, Tool] = {}
