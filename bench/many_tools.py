@@ -129,9 +129,9 @@ async def _demo() -> dict[str, Sequence[Definition]]:
     await demo.start()
     try:
         await demo.wait_connected(30)
-        lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo._main.directory]}
+        lists: dict[str, Sequence[Definition]] = {"all": [entry.definition for entry in demo.endpoints[0].directory]}
         for mode in ("dynamic", "proxy"):
-            lists[mode] = list(MetaTools(demo._main, mode).listed(Visibility(), frozenset()))
+            lists[mode] = list(MetaTools(demo.endpoints[0], mode).listed(Visibility(), frozenset()))
         return lists
     finally:
         await demo.stop()

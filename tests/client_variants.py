@@ -99,7 +99,7 @@ class ClientBehindGatewayOverHttp(ClientBehindGateway):
 def around(board: Board, gateway: Gateway) -> Iterator[None]:
     """What is around the tools of the board is around those of the gateway, and not there."""
     attached, hooks = board._attached._attachments, {tool: tool.hooks for tool in board.tools}
-    shown = gateway._main.board
+    shown = gateway.endpoints[0].board
     for one in attached:
         scope = {} if one.scope == "board" else {one.scope: one.target}
         shown.use(one.middleware, order=one.order, kind=one.kinds, **scope)  # type: ignore[arg-type] # the scopes are its own words

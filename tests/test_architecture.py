@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,13 @@ def test_every_file_and_folder_that_the_text_names_is_there() -> None:
 
     assert len(files) > 50
     assert missing == []
+
+
+def test_module_and_class_names_occur_once_and_only_the_protocol_compares_revisions() -> None:
+    printed = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "layout.py"], capture_output=True, text=True, check=True
+    ).stdout
+    counted = re.findall(
+        r"^(Duplicate module names|Duplicate class names|Comparisons .+) \((\d+)\)$", printed, re.MULTILINE
+    )
+    assert [number for _, number in counted] == ["0", "0", "0"], printed

@@ -72,7 +72,7 @@ async def test_a_tool_that_its_server_redefines_has_no_cached_result() -> None:
     gateway.use(Cache(60, tools=["dev__calc__read"]))
 
     def described() -> str:
-        tool = gateway._main.board.tools.get("dev__calc__read")
+        tool = gateway.endpoints[0].board.tools.get("dev__calc__read")
         return "" if tool is None else tool.description
 
     async with Client(gateway) as client:

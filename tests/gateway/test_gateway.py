@@ -174,7 +174,7 @@ async def test_each_endpoint_may_have_its_own_mode_and_budget() -> None:
     await made.start()
     try:
         await made.wait_connected(5)
-        at_all = [one["name"] for one in (await listed(made._main))]
+        at_all = [one["name"] for one in (await listed(made.endpoints[0]))]
         at_dev = [one["name"] for one in (await listed(made.endpoints[1]))]
     finally:
         await made.stop()
@@ -341,7 +341,7 @@ async def test_a_tool_that_a_server_registers_later_is_notified_and_listed() -> 
         await client.list_tools()
         changes = client.listen(tools=True)
         hearing = asyncio.ensure_future(anext(changes))
-        await until(lambda: bool(made._main.board.changes._watches))
+        await until(lambda: bool(made.endpoints[0].board.changes._watches))
 
         @board.tool
         async def later() -> str:
@@ -640,7 +640,7 @@ async def test_a_tool_that_a_server_adds_between_its_list_and_the_subscription_i
     shown = Gateway(configured(server("calc")), boards={"calc": board})
     async with Client(shown) as client:
         await client.list_tools()
-        await until(lambda: "dev__calc__late" in shown._main.board.tools)
+        await until(lambda: "dev__calc__late" in shown.endpoints[0].board.tools)
         assert (await client.call("dev__calc__late")).text == "late"
 
 

@@ -17,7 +17,7 @@ _WORDS = {"needs_login": "needs login"}
 def render_status(gateway: Gateway, url: str, seconds: float, command: str, store: str = "") -> list[str]:
     """The connected servers, the token costs, and the next steps; `store` is the flag that names its store."""
     lines = render_servers(gateway, seconds)
-    costs = gateway._main.costs()
+    costs = gateway.endpoints[0].costs()
     lines.append("")
     lines += [f"  {'tokens' if number == 0 else '':<8} {line}" for number, line in enumerate(costs.lines())]
     lines.append(f"  MCP      {url}")
@@ -56,7 +56,7 @@ def render_servers(gateway: Gateway, seconds: float) -> list[str]:
         f"  {ready} of {counted(len(servers), 'server')} ready in {seconds:.1f} s"
         + (f", {starting} still starting" if starting else "")
         + (f", {waiting} {'starts when it is' if waiting == 1 else 'start when they are'} needed" if waiting else "")
-        + f": {counted(len(gateway._main.directory), 'tool')}"
+        + f": {counted(len(gateway.endpoints[0].directory), 'tool')}"
     ]
     lines += _table([_row(gateway, one) for one in servers])
     return [redact(line, gateway.config.secrets) for line in lines]
@@ -64,7 +64,9 @@ def render_servers(gateway: Gateway, seconds: float) -> list[str]:
 
 def _row(gateway: Gateway, server: Downstream) -> tuple[str, ...]:
     catalog = server.catalog
-    shown = sum(entry.place.server == server.name for entry in gateway._main.directory.of_toolbox(server.toolbox))
+    shown = sum(
+        entry.place.server == server.name for entry in gateway.endpoints[0].directory.of_toolbox(server.toolbox)
+    )
     listed = len(catalog.tools) if catalog is not None else 0
     tools = "" if catalog is None else ("" if shown == listed else f"{shown} of ") + counted(listed, "tool")
     if server.config.lazy and server.state == "idle" and catalog is None:

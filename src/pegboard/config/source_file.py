@@ -45,7 +45,7 @@ class DuplicateKey(NamedTuple):
     second: int
 
 
-class Span(NamedTuple):
+class ValueSpan(NamedTuple):
     """Where a member or an item is in a JSON text: its start, its value, its end, and the comma after it, or -1."""
 
     start: int
@@ -60,7 +60,7 @@ class ParsedSource(NamedTuple):
     tree: Json
     lines: dict[KeyPath, int]
     twice: list[DuplicateKey]
-    spans: Mapping[KeyPath, Span] = MappingProxyType({})
+    spans: Mapping[KeyPath, ValueSpan] = MappingProxyType({})
 
 
 class Encoding(NamedTuple):
@@ -182,7 +182,7 @@ class _JsonReader:
         self._path = path
         self._lines: dict[KeyPath, int] = {}
         self._twice: list[DuplicateKey] = []
-        self._spans: dict[KeyPath, Span] = {}
+        self._spans: dict[KeyPath, ValueSpan] = {}
         self._breaks = [found.start() for found in re.finditer("\n", text)]
 
     def read(self) -> ParsedSource:
@@ -190,7 +190,7 @@ class _JsonReader:
         if at == len(self._text):
             self._fail(at, "the file is empty")
         tree, end = self._value(at, ())
-        self._spans[()] = Span(at, at, end, -1)
+        self._spans[()] = ValueSpan(at, at, end, -1)
         at = self._skip(end)
         if at < len(self._text):
             self._fail(at, "unexpected text after the end of the configuration")
@@ -235,7 +235,7 @@ class _JsonReader:
             value = self._skip(at + 1)
             values[key], end = self._value(value, here)
             at, comma = self._after(end, "}")
-            self._spans[here] = Span(start, value, end, comma)
+            self._spans[here] = ValueSpan(start, value, end, comma)
         return values, at + 1
 
     def _list(self, at: int, place: KeyPath) -> tuple[list[Json], int]:
@@ -247,7 +247,7 @@ class _JsonReader:
             value, end = self._value(at, here)
             values.append(value)
             after, comma = self._after(end, "]")
-            self._spans[here] = Span(at, at, end, comma)
+            self._spans[here] = ValueSpan(at, at, end, comma)
             at = after
         return values, at + 1
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
@@ -26,7 +25,6 @@ from pegboard.client.links.in_process import InProcessServer
 from pegboard.config.config_keys import ToolOverride
 from pegboard.config.config_watch import ConfigWatch, compare
 from pegboard.config.gateway_config import (
-    MAIN,
     GatewayConfig,
     Mode,
     ServerConfig,
@@ -38,17 +36,18 @@ from pegboard.config.mistakes import redact
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.gateway.configured_middleware import ConfiguredMiddleware
 from pegboard.gateway.connections.user_connections import UserConnections
+from pegboard.gateway.endpoint_set import EndpointSet, start_toolbox
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outcome import Destination
 from pegboard.gateway.gateway_endpoint import GatewayEndpoint
-from pegboard.gateway.lock.lock_file import Lock, Report, accept, read_lock, write_lock
-from pegboard.gateway.lock.lock_file import compare as compare_definitions
+from pegboard.gateway.lock.accepted_definitions import AcceptedDefinitions
+from pegboard.gateway.lock.lock_file import Report
 from pegboard.gateway.lock.pins import Pins, read_pins, watch_lock_file
-from pegboard.gateway.lock.scanner import Scanner
 from pegboard.gateway.log_redaction import LogRedaction
 from pegboard.gateway.nesting import mark_nested
 from pegboard.gateway.offer_reader import OfferReader
 from pegboard.gateway.offers import Offers
+from pegboard.gateway.server_set import ServerKey, ServerSet, stop_servers
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.gateway.servers.local_board import LocalBoard
 from pegboard.gateway.servers.server_catalog import ServerCatalog
@@ -65,17 +64,12 @@ from pegboard.middleware.observability.metrics import Metrics
 from pegboard.security.seal import read_keys
 from pegboard.server.hosting import Hosted
 from pegboard.stores.cluster import SharedStore
-from pegboard.stores.namespaced_store import namespaced
 from pegboard.stores.shared_key import shared_key
 
 _log = logging.getLogger("pegboard.gateway")
 
-_STOP_SECONDS: Final = 5.0
 _MAX_NOTED: Final = 10_000
 MAX_INSTALLING: Final = 4
-
-Key = tuple[str, str]
-"""A toolbox, and a server in it."""
 
 
 class Gateway(Hosted):
@@ -133,39 +127,25 @@ class Gateway(Hosted):
         self.auth = self.config.auth.make() if auth is None and self.config.auth is not None else auth
         self._watches = watch
         self._tasks = OwnedTasks()
-        self._followed: WeakKeyDictionary[Downstream, dict[GatewayEndpoint, frozenset[str]]] = WeakKeyDictionary()
         self._secret = os.environ.get("PEGBOARD_SECRET")
         self._session_durations = SessionDurations()
         self._forwarder = Forwarder(self.config.name, read_keys(self._secret), self._find, self.limits, self.accounts)
         self._reader = OfferReader(self._forwarder, self.limits.result_bytes)
-        self._downstreams: dict[Key, Downstream] = {}
+        self._servers = ServerSet(self._make)
         self._users = UserAccess(
             self, logins or Logins(token_storage()), self._forwarder, lambda: self.downstreams, self._secret or ""
         )
         self._users.check(self.config)
-        self._offers: dict[Key, Offers] = {}
+        self._offers: dict[ServerKey, Offers] = {}
         self._noted: set[str] = set()
         self._rearranging: asyncio.Handle | None = None
         self._shared: SharedStore | None = None
         self._edits: ConfigWatch | None = None
         self._installing = asyncio.Semaphore(MAX_INSTALLING)
         self._made = ConfiguredMiddleware(self.config)
-        self._used: list[tuple[tuple[Middleware | Around, ...], dict[str, Any]]] = []
-        self._pins = read_pins(self.config)
+        self._definitions = AcceptedDefinitions(self.config, self._catalogs)
         self.approvals = Approvals(self.config.name, self.limits, find_audit=lambda: self.audit)
-        self._scanner = Scanner()
-        self._main = GatewayEndpoint(
-            MAIN,
-            self.config,
-            self.config.toolboxes,
-            self.limits,
-            self._forwarder,
-            self._follow,
-            self.approvals,
-            self.accounts,
-        )
-        self._toolboxes: dict[str, GatewayEndpoint] = {}
-        self.places: Mapping[str, Handler] = ToolboxHandlers(self._toolboxes)
+        self._endpoints = self.places = EndpointSet(self.config, self._make_endpoint)
         self._apply_config(self.config, frozenset())
         self._attach()
 
@@ -182,12 +162,12 @@ class Gateway(Hosted):
     @property
     def handler(self) -> Handler:
         """The gateway as a Handler: the endpoint of all toolboxes."""
-        return self._main.handler
+        return self._endpoints.main.handler
 
     @property
     def downstreams(self) -> Sequence[Downstream]:
         """The servers, in the order of the configuration."""
-        return tuple(self._downstreams.values())
+        return tuple(self._servers)
 
     @property
     def connections(self) -> UserConnections | None:
@@ -197,26 +177,20 @@ class Gateway(Hosted):
     @property
     def pinned(self) -> bool:
         """Whether definitions of servers are compared with the lock file."""
-        return self.config.lock == "off" or not self._pins.is_empty
+        return self._definitions.pinned
 
     @property
     def endpoints(self) -> Sequence[GatewayEndpoint]:
         """The endpoint of everything, then one for each toolbox."""
-        return (self._main, *self._toolboxes.values())
+        return self._endpoints.all
 
     def readiness(self) -> tuple[bool, Mapping[str, Json]]:
         """Whether all required servers are up, and the state of each server."""
-        servers = self._downstreams.values()
-        states = {
-            f"{server.toolbox}/{server.name}": {"state": server.state}
-            | ({"required": True} if server.config.required else {})
-            for server in servers
-        }
-        return all(server.is_up for server in servers if server.config.required), states
+        return self._servers.readiness()
 
     def find_metrics(self) -> Metrics | None:
         """The middleware that measures calls: that of the configuration, or one that was added."""
-        return self._made.metrics or self._main.board.find_metrics()
+        return self._made.metrics or self._endpoints.main.board.find_metrics()
 
     def measure(self) -> Iterator[MetricFamily]:
         """The figures of this process and of the servers."""
@@ -227,13 +201,12 @@ class Gateway(Hosted):
     @property
     def audit(self) -> AuditSink:
         """Where decisions about this gateway are recorded: the Audit middleware of its configuration, if it has one."""
-        return self._main.board.audit
+        return self._endpoints.main.board.audit
 
     def end_session(self, caller: Caller, seconds: float) -> None:
         """A session has ended: the connections to servers that were only for it end too."""
         super().end_session(caller, seconds)
-        for downstream in self._downstreams.values():
-            downstream.end_session(caller)
+        self._servers.end_session(caller)
 
     def use(
         self,
@@ -268,10 +241,7 @@ class Gateway(Hosted):
             "kind": kind,
             "order": order,
         }
-        for endpoint in self.endpoints:
-            endpoint.board.use(*middleware, **scope)
-        # For toolboxes that are added to the configuration later.
-        self._used.append((middleware, scope))
+        self._endpoints.use(middleware, scope)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -283,6 +253,13 @@ class Gateway(Hosted):
         # What can fail comes first.
         await self._users.start(self.config, shared)
         self._started = True
+        try:
+            await self._start_serving(shared)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_serving(self, shared: SharedStore | None) -> None:
         self._redaction.begin()
         for warning in self.config.warnings:
             self._note(f"{self.config.path}: {warning}")
@@ -295,11 +272,8 @@ class Gateway(Hosted):
                     seal.prefer(key)
         await start_auth(self.auth, shared)
         await self.start_sign_in(shared)
-        await self._main.start(shared)
-        for name, endpoint in self._toolboxes.items():
-            await self._start_endpoint(name, endpoint)
-        for downstream in self._downstreams.values():
-            downstream.start()
+        await self._endpoints.start(shared)
+        self._servers.start()
         if (metrics := self.find_metrics()) is not None:
             metrics.add_source(self.measure)
         self._rearrange()
@@ -310,7 +284,7 @@ class Gateway(Hosted):
 
     def _apply_pins(self, pins: Pins) -> None:
         """Serve definitions that are accepted while the gateway runs."""
-        self._pins = pins
+        self._definitions.configure(self.config, pins)
         for endpoint in self.endpoints:
             endpoint.stale = True
         self._rearrange()
@@ -318,17 +292,9 @@ class Gateway(Hosted):
     async def wait_connected(self, seconds: float | None = None, *, lazy: bool = False) -> None:
         """Wait until every server has responded or failed for the first time, or the time is up; `lazy` ones only on
         request."""
-        wanted = [downstream for downstream in self._downstreams.values() if lazy or not downstream.config.lazy]
-        waits = [asyncio.ensure_future(downstream.wait_connected()) for downstream in wanted]
-        if waits:
-            await asyncio.wait(waits, timeout=seconds)
-        for wait in waits:
-            wait.cancel()
+        await self._servers.wait_connected(seconds, lazy=lazy)
         # Their offers are published in the next turn of the loop.
         await asyncio.sleep(0)
-
-    async def _start_endpoint(self, name: str, endpoint: GatewayEndpoint) -> None:
-        await endpoint.start(None if self._shared is None else namespaced(self._shared, f"/toolboxes/{name}"))
 
     async def stop(self) -> None:
         """End the parked calls, then the servers, then the boards."""
@@ -339,7 +305,7 @@ class Gateway(Hosted):
         await self._forwarder.close()
         if self.auth is not None:
             await self.auth.stop()
-        await _stop_all(self._downstreams.values())
+        await stop_servers(self._servers)
         await self._users.stop()
         for endpoint in self.endpoints:
             await endpoint.stop()
@@ -372,16 +338,16 @@ class Gateway(Hosted):
         if self._own_quotas is None:
             self.accounts.configure(config.quotas)
         before = self.config.auth
-        self.config, self._pins, self._made = config, pins, made
+        self.config, self._made = config, made
+        self._definitions.configure(config, pins)
         ended = self._apply_config(config, frozenset(changes.changed))
         self._attach()
         if self._started:
-            for downstream in self._downstreams.values():
-                downstream.start()
+            self._servers.start()
         self._rearrange()
         await self.start_sign_in(self._shared)
         await self._change_auth(before, auth)
-        await _stop_all(ended)
+        await stop_servers(ended)
 
     async def _change_auth(self, before: InboundAuthConfig | None, auth: Auth | None) -> None:
         """Accept other credentials; whether any are needed is decided when the gateway starts."""
@@ -419,31 +385,11 @@ class Gateway(Hosted):
 
     async def compare_with_lock(self) -> Report | None:
         """How the definitions of the connected servers differ from the accepted ones; None without a lock file."""
-        catalogs, unreached = self._catalogs(), self._unread()
-        lock = await asyncio.to_thread(self._read_lock)
-        return None if lock is None else await asyncio.to_thread(compare_definitions, lock, catalogs, unreached)
+        return await self._definitions.compare()
 
     async def accept_definitions(self, names: Collection[str]) -> None:
         """Accept the current definitions of these tools, servers or toolboxes, and serve them; of all without a name."""
-        catalogs, unreached = self._catalogs(), self._unread()
-
-        def write() -> Pins:
-            lock = self._read_lock()
-            if lock is None:
-                raise InvalidParams("This gateway has no lock file; create one with `pegboard lock`")
-            write_lock(accept(lock, catalogs, unreached, names), self.config.lock_path)
-            return read_pins(self.config)
-
-        self._apply_pins(await asyncio.to_thread(write))
-
-    def _read_lock(self) -> Lock | None:
-        config = self.config
-        return None if config.lock == "off" or not config.lock_path else read_lock(config.lock_path)
-
-    def _unread(self) -> set[Key]:
-        """The servers whose definitions are unknown now."""
-        named = {(toolbox.name, name) for toolbox in self.config.toolboxes.values() for name in toolbox.servers}
-        return named - self._catalogs().keys()
+        self._apply_pins(await self._definitions.accept(names))
 
     def _server_config(self, toolbox: str, server: str) -> ServerConfig:
         box = self.config.toolboxes.get(toolbox)
@@ -451,50 +397,29 @@ class Gateway(Hosted):
             raise InvalidParams(f"The configuration has no server {toolbox}/{server}")
         return box.servers[server]
 
-    async def _replace_servers(self, changed: frozenset[Key]) -> None:
+    async def _replace_servers(self, changed: frozenset[ServerKey]) -> None:
         ended = self._apply_config(self.config, changed)
-        for downstream in self._downstreams.values():
-            downstream.start()
+        self._servers.start()
         self._rearrange()
-        await _stop_all(ended)
+        await stop_servers(ended)
 
-    def _apply_config(self, config: GatewayConfig, changed: frozenset[Key]) -> list[Downstream]:
+    def _apply_config(self, config: GatewayConfig, changed: frozenset[ServerKey]) -> list[Downstream]:
         """Have a Downstream for each server and an endpoint for each toolbox; returns those no longer needed."""
-        wanted = {
-            (toolbox.name, server.name): (toolbox, server)
-            for toolbox in config.toolboxes.values()
-            for server in toolbox.servers.values()
-            if server.enabled
-        }
         if any(rule.approve for rule in config.rules):
             self.serve_approvals()
-        before, self._downstreams = self._downstreams, {}
-        for key, (toolbox, server) in wanted.items():
-            if key in before and key not in changed:
-                self._downstreams[key] = before.pop(key)
-                self._downstreams[key].reconfigure(server)
-            else:
-                self._downstreams[key] = self._make(toolbox.name, server)
+        ended = self._servers.apply(config, changed)
         self._offers.clear()
-        self._main.reconfigure(config, config.toolboxes)
-        for name in [name for name in self._toolboxes if name not in config.toolboxes]:
-            del self._toolboxes[name]
-        for name, toolbox in config.toolboxes.items():
-            self._apply_toolbox(config, name, toolbox)
-        return list(before.values())
+        for name, endpoint in self._endpoints.apply(config).items():
+            if self._started:
+                self._tasks.start(start_toolbox(name, endpoint, self._shared))
+        return ended
 
-    def _apply_toolbox(self, config: GatewayConfig, name: str, toolbox: ToolboxConfig) -> None:
-        endpoint = self._toolboxes.get(name)
-        if endpoint is not None:
-            endpoint.reconfigure(config, {name: toolbox})
-            return
-        endpoint = self._toolboxes[name] = GatewayEndpoint(
-            name, config, {name: toolbox}, self.limits, self._forwarder, self._follow, self.approvals, self.accounts
+    def _make_endpoint(
+        self, name: str, config: GatewayConfig, toolboxes: Mapping[str, ToolboxConfig]
+    ) -> GatewayEndpoint:
+        return GatewayEndpoint(
+            name, config, toolboxes, self.limits, self._forwarder, self._servers.follow, self.approvals, self.accounts
         )
-        for middleware, scope in self._used:
-            endpoint.board.use(*middleware, **scope)
-        if self._started:
-            self._tasks.start(self._start_endpoint(name, endpoint))
 
     def _make(self, toolbox: str, server: ServerConfig) -> Downstream:
         board: InProcessServer | None = None
@@ -524,25 +449,13 @@ class Gateway(Hosted):
     def _updated(self, downstream: Downstream, uri: str) -> None:
         offers = self._offers.get((downstream.toolbox, downstream.name))
         if offers is not None:
-            for endpoint in self._showing(downstream.toolbox):
+            for endpoint in self._endpoints.showing(downstream.toolbox):
                 endpoint.board.changes.publish(Change("updated", offers.addresses.to_gateway(uri)))
-
-    def _follow(self, endpoint: GatewayEndpoint, downstream: Downstream, uris: frozenset[str]) -> None:
-        """Several endpoints may have subscribers to a resource; its server gets one subscription for all."""
-        followed = self._followed.setdefault(downstream, {})
-        if followed.get(endpoint, frozenset()) != uris:
-            followed[endpoint] = uris
-            downstream.follow(frozenset().union(*followed.values()))
-
-    def _showing(self, toolbox: str) -> Iterator[GatewayEndpoint]:
-        yield self._main
-        if toolbox in self._toolboxes:
-            yield self._toolboxes[toolbox]
 
     def _rearrange(self) -> None:
         self._rearranging = None
         changed: set[str] = set()
-        for key, downstream in self._downstreams.items():
+        for key, downstream in self._servers.items():
             offers = self._offers.get(key)
             if offers is None or offers.catalog is not downstream.catalog:
                 self._offers[key] = self._read_offers(downstream)
@@ -550,7 +463,7 @@ class Gateway(Hosted):
         for endpoint in self.endpoints:
             shown = [offers for key, offers in self._offers.items() if key[0] in endpoint.toolbox_names]
             if changed & endpoint.toolbox_names or endpoint.stale:
-                endpoint.replace_all(shown, withhold(shown, self._pins))
+                endpoint.replace_all(shown, withhold(shown, self._definitions.pins))
             else:
                 endpoint.refresh()
         self._log_notes()
@@ -562,7 +475,7 @@ class Gateway(Hosted):
 
     async def _prepare(self, downstream: Downstream, catalog: ServerCatalog) -> None:
         """Read a new catalog of a server before it is shown."""
-        if downstream in self._downstreams.values():
+        if downstream in self._servers:
             await self._reader.prepare(downstream, catalog, *self._settings_of(downstream))
 
     def _settings_of(self, downstream: Downstream) -> tuple[ToolboxConfig, Sequence[Any]]:
@@ -571,10 +484,10 @@ class Gateway(Hosted):
 
     async def _scan(self) -> None:
         """Log what an operator should review in the definitions of servers."""
-        for finding in await self._scanner.scan_newest(self._catalogs, lambda: self._pins):
+        for finding in await self._definitions.scan():
             self._note(finding)
 
-    def _catalogs(self) -> dict[Key, ServerCatalog]:
+    def _catalogs(self) -> dict[ServerKey, ServerCatalog]:
         return {key: offers.catalog for key, offers in self._offers.items() if offers.catalog is not None}
 
     def _log_notes(self) -> None:
@@ -612,28 +525,6 @@ class Gateway(Hosted):
                 endpoint.board.unuse(self._token_meter)
             for middleware, _ in self._made.shared:
                 endpoint.board.unuse(middleware)
-
-
-class ToolboxHandlers(Mapping[str, Handler]):
-    """Update the endpoints of toolboxes when these are added or removed."""
-
-    def __init__(self, endpoints: Mapping[str, GatewayEndpoint]) -> None:
-        self._endpoints = endpoints
-
-    def __getitem__(self, name: str) -> Handler:
-        return self._endpoints[name].handler
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._endpoints)
-
-    def __len__(self) -> int:
-        return len(self._endpoints)
-
-
-async def _stop_all(downstreams: Iterable[Downstream]) -> None:
-    ending = [asyncio.ensure_future(downstream.stop()) for downstream in downstreams]
-    if ending:
-        await asyncio.wait(ending, timeout=_STOP_SECONDS)
 
 
 def name_boards(tree: Any, boards: dict[str, InProcessServer]) -> Any:

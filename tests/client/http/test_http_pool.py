@@ -12,7 +12,7 @@ import pytest
 
 from pegboard import Client
 from pegboard.client.http.address import Address, Proxy, read_address
-from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
+from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
 from pegboard.errors import ConnectionLost, MalformedMessage, SetupError, Unreachable
 from tests.client.conftest import served
 from tests.client.fakes import Asked, Fake, faking, modern, reply, text
@@ -29,9 +29,9 @@ async def web(**how: object) -> AsyncIterator[HttpPool]:
         await made.close()
 
 
-def get(fake: Fake, path: str = "/start") -> HttpRequest:
+def get(fake: Fake, path: str = "/start") -> PooledRequest:
     address = read_address(f"http://127.0.0.1:{fake.port}{path}")
-    return HttpRequest("GET", address, b"X-Open: 1\r\n", b"Authorization: Bearer secret\r\n")
+    return PooledRequest("GET", address, b"X-Open: 1\r\n", b"Authorization: Bearer secret\r\n")
 
 
 # -- redirects -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ async def test_https_goes_through_a_tunnel_of_the_proxy(certificate: tuple[Path,
     ):
         address = Address("https", "inside.example", 443, "/x")
         for _ in range(2):
-            response = await browser.send(HttpRequest("GET", address, b"", b"Authorization: secret\r\n"))
+            response = await browser.send(PooledRequest("GET", address, b"", b"Authorization: secret\r\n"))
             assert await response.read_all(10) == b"inside"
         assert len(heads) == 1
         assert heads[0].startswith("CONNECT inside.example:443 HTTP/1.1\r\n")
@@ -219,7 +219,7 @@ async def test_a_proxy_that_refuses_is_said_so(answer: bytes) -> None:
         web(find_proxy=lambda _: Proxy("127.0.0.1", port)) as browser,
     ):
         with pytest.raises(Unreachable, match=r"Cannot reach https://inside\.example/"):
-            await browser.send(HttpRequest("GET", Address("https", "inside.example", 443, "/")))
+            await browser.send(PooledRequest("GET", Address("https", "inside.example", 443, "/")))
 
 
 async def test_plain_http_names_its_address_whole_to_a_proxy() -> None:
@@ -227,7 +227,7 @@ async def test_plain_http_names_its_address_whole_to_a_proxy() -> None:
         faking(lambda asked, writer: reply(writer, b"ok")) as fake,
         web(find_proxy=lambda _: Proxy("127.0.0.1", fake.port, "Basic abc")) as browser,
     ):
-        await browser.send(HttpRequest("GET", Address("http", "inside.example", 8080, "/x?y=1")))
+        await browser.send(PooledRequest("GET", Address("http", "inside.example", 8080, "/x?y=1")))
         assert fake.asked[0].target == "http://inside.example:8080/x?y=1"
         assert fake.asked[0].headers["host"] == "inside.example:8080"
         assert fake.asked[0].headers["proxy-authorization"] == "Basic abc"

@@ -13,7 +13,7 @@ from examples import logging_in
 
 from pegboard import Client, ClientCredentials, OAuth
 from pegboard.client.http.address import read_address
-from pegboard.client.http.http_pool import HttpRequest
+from pegboard.client.http.http_pool import PooledRequest
 from pegboard.client.login.access_tokens import Token
 from pegboard.client.login.oauth import Assertion
 from pegboard.client.login.storage import FileStorage, MemoryStorage
@@ -571,7 +571,7 @@ async def test_secrets_appear_in_neither_logs_nor_errors(caplog: pytest.LogCaptu
 
 def test_nothing_secret_is_shown() -> None:
     token = Token("https://a", "https://b", "c", "s3cret", [], "s3cret")
-    request = HttpRequest("POST", read_address("https://a/token"), b"", b"Authorization: s3cret", b"s3cret")
+    request = PooledRequest("POST", read_address("https://a/token"), b"", b"Authorization: s3cret", b"s3cret")
     auths = [OAuth(client_id="c", client_secret="s3cret"), ClientCredentials("c", "s3cret"), Assertion("c", "s3cret")]
     assert "s3cret" not in "".join(map(repr, [token, request, *auths]))
     assert msgspec.json.decode(msgspec.json.encode(token), type=Token) == token

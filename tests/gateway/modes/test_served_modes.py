@@ -109,7 +109,7 @@ async def test_a_lost_server_whose_tools_are_found_is_unavailable_and_not_unsear
         await client.call(SEARCH, {"query": "sum"})
         await until(lambda: all(one.state == "ready" for one in made.downstreams))
         await made.downstreams[0].stop()
-        made._main.refresh()
+        made.endpoints[0].refresh()
         found = msgspec.json.decode((await client.call(SEARCH, {"query": "add numbers"})).text)
         assert found["servers"][0]["server"] == "calc"
         assert found["unavailable"] == {"dev/calc": "is stopped"}
@@ -192,12 +192,12 @@ async def test_only_the_session_whose_list_changed_is_notified() -> None:
         await client.call(LIST)
         changes = client.listen(tools=True)
         told = asyncio.ensure_future(anext(changes))
-        last = served._main.board.changes.last
+        last = served.endpoints[0].board.changes.last
         await client.call(OPEN, {"toolbox_name": "dev"})
         change = await told
 
     assert change.kind == "tools"
-    assert served._main.board.changes.last == last
+    assert served.endpoints[0].board.changes.last == last
 
 
 async def test_a_session_is_notified_of_changes_in_a_toolbox_it_opened() -> None:
@@ -207,7 +207,7 @@ async def test_a_session_is_notified_of_changes_in_a_toolbox_it_opened() -> None
         await client.call(OPEN, {"toolbox_name": "dev"})
         changes = client.listen(tools=True)
         told = asyncio.ensure_future(anext(changes))
-        await until(lambda: len(served._main.board.changes._watches) > 0)
+        await until(lambda: len(served.endpoints[0].board.changes._watches) > 0)
         made["calc"].tool("subtract")(lambda a, b: a - b)
         assert (await told).kind == "tools"
         assert "dev__calc__subtract" in await names(client)
@@ -244,17 +244,17 @@ async def test_proxy_mode_sends_no_list_change_notifications() -> None:
     served = gateway(made=made)
     async with Client(served) as client:
         await client.call(OPEN, {"toolbox_name": "dev"})
-        before, last = await client.request("tools/list"), served._main.board.changes.last
+        before, last = await client.request("tools/list"), served.endpoints[0].board.changes.last
 
         @made["calc"].tool
         async def multiply(a: int, b: int) -> int:
             """Multiplies two numbers."""
             return a * b
 
-        await until(lambda: served._main.directory.find("dev__calc__multiply") is not None)
+        await until(lambda: served.endpoints[0].directory.find("dev__calc__multiply") is not None)
         found = (await client.call(SEARCH, {"query": "multiplies", "detail": "name"})).text
         after = await client.request("tools/list")
-        tools_told = [change for _, change in served._main.board.changes.read(last) if change.kind == "tools"]
+        tools_told = [change for _, change in served.endpoints[0].board.changes.read(last) if change.kind == "tools"]
 
     assert "dev__calc__multiply" in found
     assert msgspec.json.encode(after["tools"]) == msgspec.json.encode(before["tools"])

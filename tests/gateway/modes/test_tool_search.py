@@ -359,6 +359,6 @@ async def test_a_search_among_very_many_tools_runs_in_a_thread(monkeypatch: pyte
             board.add(lambda: "", name=f"tool{number}", description="Deletes files")
         gateway = Gateway(configured(server("calc"), mode="proxy"), boards={"calc": board})
         async with Client(gateway) as client:
-            await until(lambda: len(gateway._main.directory) == count)  # noqa: B023 — it is over before the next round
+            await until(lambda: len(gateway.endpoints[0].directory) == count)  # noqa: B023 — it is over before the next round
             assert f'"found":{count}' in (await client.call("search_tools", {"query": "delete"})).text
         assert (threads.pop() == threading.get_ident()) is on_the_loop

@@ -24,7 +24,7 @@ _MAX_IDLE: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_MAX_IDLE})
 
 
-class HttpRequest(Struct, frozen=True):
+class PooledRequest(Struct, frozen=True):
     """A request; `fields` and `secrets` are header lines as sent, the secrets to its own origin only.
 
     If redirects are not followed, one is a response like any other. `within` is the zone of the server that named the
@@ -88,7 +88,7 @@ class HttpPool:
         self._busy: dict[HttpConnection, bool] = {}
         self._closed = False
 
-    async def send(self, request: HttpRequest, *, urgent: bool = False, redirects: int = 0) -> Response:
+    async def send(self, request: PooledRequest, *, urgent: bool = False, redirects: int = 0) -> Response:
         """Send a request; returns the response once its head has arrived. Redirects are followed if that is safe.
 
         Requests that others wait for (`urgent`) are sent at once, even if all connections are in use.
@@ -165,7 +165,7 @@ class HttpPool:
                 return
         self._room += 1
 
-    async def _take(self, request: HttpRequest) -> HttpConnection:
+    async def _take(self, request: PooledRequest) -> HttpConnection:
         loop = asyncio.get_running_loop()
         address = request.address
         kept = self._idle[address.origin]
@@ -200,7 +200,7 @@ class HttpPool:
             self._idle[connection.origin].append(connection)
 
 
-def _redirected(request: HttpRequest, response: Response, location: str) -> HttpRequest:
+def _redirected(request: PooledRequest, response: Response, location: str) -> PooledRequest:
     here, status = request.address, response.status
     try:
         there = here.join(location)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pegboard import __version__
 from pegboard.client.http.address import Address, read_address, written_zone
 from pegboard.client.http.http_connection import Response
-from pegboard.client.http.http_pool import HttpPool, HttpRequest
+from pegboard.client.http.http_pool import HttpPool, PooledRequest
 from pegboard.client.links.server_output import shorten_output
 from pegboard.errors import MalformedMessage, ResponseTimeout, SetupError, Unreachable
 
@@ -84,14 +84,14 @@ class LoginClient:
     async def reach_server(self) -> None:
         """Connect to the server itself, which a person has configured: its zone limits the addresses that it names."""
         async with asyncio.timeout(self._seconds):
-            response = await self._pool.send(HttpRequest("GET", self._server, _FIELDS, follows=False), urgent=True)
+            response = await self._pool.send(PooledRequest("GET", self._server, _FIELDS, follows=False), urgent=True)
             response.close()
 
     async def get(self, url: str) -> LoginResponse:
         """Get a document; redirects are followed to allowed addresses."""
         address = self.check_address(url)
         for _ in range(REDIRECTS + 1):
-            reply, location = await self._send(HttpRequest("GET", address, _FIELDS, follows=False))
+            reply, location = await self._send(PooledRequest("GET", address, _FIELDS, follows=False))
             if not location:
                 return reply
             try:
@@ -109,7 +109,7 @@ class LoginClient:
         return await self._post(url, _FIELDS + b"Content-Type: application/json\r\n", b"", _encode(value))
 
     async def _post(self, url: str, fields: bytes, secrets: bytes, body: bytes) -> LoginResponse:
-        request = HttpRequest("POST", self.check_address(url), fields, secrets, body, follows=False)
+        request = PooledRequest("POST", self.check_address(url), fields, secrets, body, follows=False)
         reply, location = await self._send(request)
         if location:
             raise MalformedMessage(
@@ -117,7 +117,7 @@ class LoginClient:
             )
         return reply
 
-    async def _send(self, request: HttpRequest) -> tuple[LoginResponse, str]:
+    async def _send(self, request: PooledRequest) -> tuple[LoginResponse, str]:
         try:
             async with asyncio.timeout(self._seconds):
                 within = self._pool.zone(self._server)

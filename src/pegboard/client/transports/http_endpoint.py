@@ -12,7 +12,7 @@ from pegboard import __version__
 from pegboard.call import RequestId
 from pegboard.client.http.address import Address, Zone
 from pegboard.client.http.http_connection import Response
-from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
+from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
 from pegboard.client.links.link import Authorizer
 from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
 from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
@@ -72,19 +72,19 @@ class EndpointClient:
     ) -> Response:
         """Send a message."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        request = HttpRequest("POST", self.address, self._post + fields, secrets, message, within=self._within)
+        request = PooledRequest("POST", self.address, self._post + fields, secrets, message, within=self._within)
         return await self._pool.send(request, urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
         """Request a stream; it stays open, so it does not count towards the limit of connections."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        request = HttpRequest("GET", self.address, self._get + fields, secrets, within=self._within)
+        request = PooledRequest("GET", self.address, self._get + fields, secrets, within=self._within)
         return await self._pool.send(request, urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
         """End a session; the response is ignored."""
         secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
-        request = HttpRequest("DELETE", self.address, fields, secrets, within=self._within)
+        request = PooledRequest("DELETE", self.address, fields, secrets, within=self._within)
         response = await self._pool.send(request, urgent=True)
         response.close()
 

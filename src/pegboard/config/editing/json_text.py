@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pegboard.call import Json
-from pegboard.config.source_file import KeyPath, ParsedSource, Span, is_blank, parse_source
+from pegboard.config.source_file import KeyPath, ParsedSource, ValueSpan, is_blank, parse_source
 from pegboard.errors import SetupError
 
 _SPACES: Final = " \t\r\n\ufeff"
@@ -44,7 +44,7 @@ def set_in_json(text: str, place: KeyPath, value: Json, file: Path) -> str:
                 text = set_in_json(text, (*place, key), item, file)
         return text
     span = source.spans[place]
-    return text[: span.value] + _Writer(text).write(value, _indent_at(text, span.start)) + text[span.end :]
+    return text[: span.value] + _JsonWriter(text).write(value, _indent_at(text, span.start)) + text[span.end :]
 
 
 def is_same_value(old: Json, new: Json) -> bool:
@@ -87,7 +87,7 @@ def _insert(text: str, source: ParsedSource, place: KeyPath, value: Json) -> str
     """Add a member or an item at the end of the object or list that holds `place`."""
     holder = source.spans[place[:-1]]
     close = holder.end - 1
-    writer = _Writer(text)
+    writer = _JsonWriter(text)
     key = place[-1]
     start = "" if isinstance(key, int) else f"{_encode(key)}: "
     children = _children(source, place[:-1])
@@ -114,7 +114,7 @@ def _insert(text: str, source: ParsedSource, place: KeyPath, value: Json) -> str
     return text[: last.end] + comma + text[last.end : at] + piece + more + text[at:]
 
 
-class _Writer:
+class _JsonWriter:
     """Writes values in the style of a text: its line breaks and its indentation."""
 
     def __init__(self, text: str) -> None:
@@ -145,7 +145,7 @@ def _encode(value: Json) -> str:
     return json.dumps(value) if re.search("[\ud800-\udfff]", text) else text
 
 
-def _children(source: ParsedSource, place: KeyPath) -> list[Span]:
+def _children(source: ParsedSource, place: KeyPath) -> list[ValueSpan]:
     found: Any = _find(source.tree, place)
     keys = range(len(found)) if isinstance(found, list) else found
     return sorted(source.spans[(*place, key)] for key in keys)

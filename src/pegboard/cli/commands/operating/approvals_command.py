@@ -24,7 +24,7 @@ from pegboard.cli.target_argument import read_headers
 from pegboard.cli.terminal_form import on_terminal
 from pegboard.cli.verb_parser import VerbParser
 from pegboard.client.http.address import read_address
-from pegboard.client.http.http_pool import HttpPool, HttpRequest
+from pegboard.client.http.http_pool import HttpPool, PooledRequest
 from pegboard.config.gateway_config import read_config
 from pegboard.errors import MalformedMessage, Refusal, ServerFault, SetupError
 from pegboard.limits import Limits
@@ -178,7 +178,7 @@ class _RemoteApprovals:
         fields = f"User-Agent: pegboard/{__version__}\r\nAccept: application/json\r\n"
         if body:
             fields += "Content-Type: application/json\r\n"
-        request = HttpRequest(method, read_address(url), fields.encode(), self._secrets, body, follows=False)
+        request = PooledRequest(method, read_address(url), fields.encode(), self._secrets, body, follows=False)
         try:
             async with asyncio.timeout(_SECONDS):
                 response = await self._pool.send(request)

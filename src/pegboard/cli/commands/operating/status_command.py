@@ -16,7 +16,7 @@ from pegboard.cli.output import note, show, show_json, show_rows
 from pegboard.cli.target_argument import CANNOT_CONNECT, OK, read_headers
 from pegboard.cli.verb_parser import VerbParser
 from pegboard.client.http.address import read_address
-from pegboard.client.http.http_pool import HttpPool, HttpRequest, header_lines
+from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
 from pegboard.errors import ServerFault, SetupError
 from pegboard.protocol.json_values import as_object
 from pegboard.server.serving_options import DEFAULT_PORT
@@ -115,7 +115,9 @@ class _RunningServer:
 
     async def _get(self, path: str) -> tuple[int, bytes]:
         async with asyncio.timeout(self._seconds):
-            response = await self._pool.send(HttpRequest("GET", read_address(self.root + path), secrets=self._secrets))
+            response = await self._pool.send(
+                PooledRequest("GET", read_address(self.root + path), secrets=self._secrets)
+            )
             try:
                 return response.status, await response.read_all(_BYTES)
             finally:
