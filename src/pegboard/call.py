@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import getrandbits
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias, final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, field, structs
+from msgspec import UNSET, Raw, Struct, structs
 
 from pegboard.argument_problems import ParseError, ParseWarning
 from pegboard.auth.principal import ANONYMOUS, Principal
@@ -459,23 +459,32 @@ class Call(Struct, kw_only=True):
             call._task.cancel()
 
 
-class EncodedResult(Struct, frozen=True):
-    """A result that stays the same object until its content changes, so that its encodings can be cached."""
+@final
+class EncodedResult:
+    """A result that stays the same object until its content changes, so that its encodings can be cached.
 
-    value: Mapping[str, Json]
-    written: dict[str, bytes] = field(default_factory=dict)
+    A plain class: `isinstance` takes longer for a Struct.
+    """
+
+    __slots__ = ("value", "written")
+
+    def __init__(self, value: Mapping[str, Json]) -> None:
+        self.value = value
+        self.written: dict[str, bytes] = {}
 
 
 class Done(Struct, frozen=True):
     """The call ended with a result.
 
     `wrapped` says that by its schema structuredContent is not an object; revisions that require an object get {"result":
-    …}. `metadata` is for the embedding program; it is never sent.
+    …}. `metadata` is for the embedding program; it is never sent. `encoded` is the result as JSON, if an observer has
+    encoded it: the result is final then, and is not encoded again.
     """
 
     result: Mapping[str, Json] | EncodedResult
     wrapped: bool = False
     metadata: Mapping[str, Any] | None = None
+    encoded: bytes | None = None
 
 
 class InputRequired(Struct, frozen=True):
@@ -485,6 +494,7 @@ class InputRequired(Struct, frozen=True):
     ticket: str | None = None
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
+    encoded: ClassVar[None] = None
 
     @property
     def result(self) -> Mapping[str, Json]:
@@ -500,6 +510,7 @@ class TaskStarted(Struct, frozen=True):
     task: Mapping[str, Json]
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
+    encoded: ClassVar[None] = None
 
     @property
     def result(self) -> Mapping[str, Json]:
@@ -592,6 +603,7 @@ class Subscribed(Struct, frozen=True):
     account: str = ""
     wrapped: ClassVar[bool] = False
     metadata: ClassVar[None] = None
+    encoded: ClassVar[None] = None
 
     @property
     def result(self) -> Mapping[str, Json]:

@@ -72,9 +72,10 @@ class HandlerChains:
 
     def around_tool(self, tool: Tool | CalledItem, inner: Handler) -> Handler:
         """The whole chain of a tool, or of a name that is unknown."""
+        chain, report = self._attached.wrap_inside(tool, inner)
         if isinstance(tool, CalledItem):
-            return catch_errors(answer_unknown(self._attached.wrap(tool, inner), inner), self._debug_mode)
-        chain = catch_errors(self._attached.wrap(tool, inner), self._debug_mode)
+            return catch_errors(answer_unknown(chain, inner), report, self._debug_mode)
+        chain = catch_errors(chain, report, self._debug_mode)
         # The tickets of a tool are sealed by the board that runs it.
         return _home(tool, self)[0]._preconditions(tool, self._tasks.handler(tool, chain))
 

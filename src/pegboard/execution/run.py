@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Token
 from functools import partial
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,6 +25,7 @@ from pegboard.execution.debug_mode import NO_DEBUG, DebugMode
 from pegboard.execution.services import Services, ServiceScope
 from pegboard.execution.threads import Threads
 from pegboard.execution.tool_conditions import Perform, check_transport, detached, requiring, with_timeout
+from pegboard.hooks.observation import Report
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import current_call, log_failure
 from pegboard.logs.printable import printable
@@ -315,23 +317,30 @@ def _log_repairs(name: str, parsed: ParsedArguments) -> None:
         _parse_log.debug("%s: %d repairs: %s", name, len(parsed.warnings), printable(repairs))
 
 
-def catch_errors(inner: Handler, debug: DebugMode = NO_DEBUG) -> Handler:
-    """Turn what a tool or a hook raised into a result for the model; only Refusals and cancellation propagate."""
-    return _settling(inner, partial(_failure_result, debug))
+def catch_errors(inner: Handler, report: Report | None = None, debug: DebugMode = NO_DEBUG) -> Handler:
+    """Turn what a tool or a hook raised into a result for the model; only Refusals and cancellation propagate.
+
+    The call is reported as it ended inside: to its observers, an error is an error.
+    """
+    return _settling(inner, report, partial(_failure_result, debug))
 
 
 def refuse_errors(inner: Handler) -> Handler:
     """The same for prompts, resources and completions, whose results cannot be errors: raise a Refusal."""
-    return _settling(inner, _raise_refusal)
+    return _settling(inner, None, _raise_refusal)
 
 
-def _settling(inner: Handler, settle: Settle) -> Handler:
+def _settling(inner: Handler, report: Report | None, settle: Settle) -> Handler:
     async def settled(call: Call) -> Reply:
         task = call._task = asyncio.current_task()
         outer = current_call.set(call)
+        if report is not None:
+            began = perf_counter()
         try:
             reply = await inner(call)
         except BaseException as exception:
+            if report is not None:
+                report(call, began, None, exception)  # type: ignore[possibly-undefined]  # set where there is a report
             # SystemExit in a tool also ends its call only.
             if isinstance(exception, GeneratorExit) and not call._is_current():
                 raise
@@ -342,6 +351,8 @@ def _settling(inner: Handler, settle: Settle) -> Handler:
                 return settle(call, exception, task)
             finally:
                 current_call.reset(outer)
+        if report is not None:
+            report(call, began, reply, None)  # type: ignore[possibly-undefined]  # as above
         if not call.has_own_task or outer.old_value is not Token.MISSING:
             # Otherwise the context ends with the call, and to reset it would cost as much as to set it.
             current_call.reset(outer)

@@ -11,7 +11,8 @@ from pegboard.call import Around, Handler
 from pegboard.call_target import CalledItem, Kind
 from pegboard.catalog.tool_catalog import ToolCatalog
 from pegboard.hooks.middleware import Middleware, check_kinds
-from pegboard.hooks.pipeline import Attachment, choose_targets, compose, in_order
+from pegboard.hooks.observation import Report
+from pegboard.hooks.pipeline import Attachment, choose_targets, compose, compose_inside, in_order
 from pegboard.tools.tool import Tool
 
 _log = logging.getLogger("pegboard.middleware")
@@ -59,8 +60,14 @@ class AttachedMiddleware:
 
     def wrap(self, called: Tool | CalledItem, inner: Handler, kind: Kind = "tool") -> Handler:
         """The Handler of a tool or item, with its middleware around it."""
-        is_apart = isinstance(called, Tool) and not called.surrounded
-        return compose(() if is_apart else self._attachments, called, inner, kind)
+        return compose(self._attachments_of(called), called, inner, kind)
+
+    def wrap_inside(self, called: Tool | CalledItem, inner: Handler) -> tuple[Handler, Report | None]:
+        """The same without its observers, and how its caller reports the end of each call to them."""
+        return compose_inside(self._attachments_of(called), called, inner)
+
+    def _attachments_of(self, called: Tool | CalledItem) -> Iterable[Attachment]:
+        return () if isinstance(called, Tool) and not called.surrounded else self._attachments
 
     def wrap_unlisted_resource(self, called: CalledItem, inner: Handler, tools: Iterable[Tool]) -> Handler:
         """The Handler for resources that the board does not list: middleware of single tools may serve them."""

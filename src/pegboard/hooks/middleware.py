@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from pegboard.call import Call, Json
 from pegboard.call_target import KINDS
 from pegboard.errors import DeclarationError
-from pegboard.hooks.observation import Observation
+from pegboard.hooks.observation import Observation, Report
 from pegboard.stores.store import Store
 
 _COMPOSED_FROM = frozenset({"order", "enabled", "kinds", "before", "after", "error", "around", "observe"})
@@ -70,6 +70,9 @@ class Middleware(metaclass=_WatchedMeta):
 
         `seen` can be kept, `call` must not be.
         """
+
+    # In place of `observe`, for middleware that has to take little time.
+    _report: Report | None = None
 
     def use_store(self, store: Store) -> None:
         """The board has a store, which other processes share; called before `start`."""

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pegboard.call import Call, Done, EncodedResult, Handler, InputRequired, Json, Reply, TaskStarted
 from pegboard.errors import LimitReached, PegboardError, Refusal
@@ -92,6 +93,10 @@ class Observation(Struct):
 Observe: TypeAlias = Callable[[Call, Observation], object]
 
 
+Report: TypeAlias = Callable[[Call, float, Reply | None, BaseException | None], None]
+"""Learns the end of a call: when it began, and its reply or what it raised. It does not raise, whatever happens."""
+
+
 def describe_failure(exception: BaseException) -> Failure:
     """What an observation keeps of an exception."""
     cancelled = isinstance(exception, asyncio.CancelledError | GeneratorExit)
@@ -113,28 +118,46 @@ def _text_of(exception: BaseException) -> str:
         return ""
 
 
-def observed(inner: Handler, observers: Sequence[Observe], failures: list[BaseException] | None = None) -> Handler:
-    """The Handler; calls these observers when a call has ended."""
+def observing(observe: Observe, failures: list[BaseException] | None = None) -> Report:
+    """The report of an observer; `failures` collects what it raises."""
+
+    def report(call: Call, began: float, reply: Reply | None, exception: BaseException | None) -> None:
+        failure = None if exception is None else describe_failure(exception)
+        try:
+            observe(call, Observation(began, perf_counter(), reply, failure))
+        except Exception as problem:  # noqa: BLE001 — an observer must not change the call
+            _log.exception("an observer of %s failed", call.method)
+            if failures is not None:
+                failures.append(problem)
+
+    return report
+
+
+def combine_reports(reports: Sequence[Report]) -> Report | None:
+    """One report for all of these; None if there are none."""
+    if len(reports) < 2:
+        return reports[0] if reports else None
+
+    def report_to_all(call: Call, began: float, reply: Reply | None, exception: BaseException | None) -> None:
+        for report in reports:
+            report(call, began, reply, exception)
+
+    return report_to_all
+
+
+def observed(inner: Handler, report: Report) -> Handler:
+    """The Handler; reports each call when it has ended."""
 
     async def run(call: Call) -> Reply:
         began = perf_counter()
-        reply: Reply | None = None
-        failure: Failure | None = None
         try:
             reply = await inner(call)
-            return reply
         except BaseException as exception:
-            failure = describe_failure(exception)
+            report(call, began, None, exception)
             raise
-        finally:
-            seen = Observation(began, perf_counter(), reply, failure)
-            for observe in observers:
-                try:
-                    observe(call, seen)
-                except Exception as problem:  # noqa: BLE001 — an observer must not change the call
-                    _log.exception("an observer of %s failed", call.method)
-                    if failures is not None:
-                        failures.append(problem)
+        report(call, began, reply, None)
+        # Middleware outside may still change the result.
+        return reply if reply.encoded is None else replace(reply, encoded=None)
 
     return run
 

@@ -17,7 +17,7 @@ from pegboard.call import Around, Call, Done, EncodedResult, Handler, InputRequi
 from pegboard.call_target import KINDS, UNKNOWN_ITEM, CalledItem, Kind
 from pegboard.hooks.hook_chain import Hook, read_hook, wrap_hooks
 from pegboard.hooks.middleware import Middleware, is_dynamic, is_overridden, name_of
-from pegboard.hooks.observation import Observation, Observe, clocked, observed
+from pegboard.hooks.observation import Report, clocked, combine_reports, observed, observing
 from pegboard.tools.tool import Tool
 
 AttachmentScope: TypeAlias = Literal["board", "toolbox", "group", "category", "tag", "tool", "prompt", "resource"]
@@ -89,16 +89,29 @@ def compose(
     kind: Kind = "tool",
     failures: list[BaseException] | None = None,
 ) -> Handler:
-    """The Handler of a tool or item with all its middleware around it, lowest order outermost.
+    """The Handler of a tool or item with all its middleware around it, lowest order outermost, and observers outside of it."""
+    handler, report = compose_inside(attachments, tool, inner, kind, failures)
+    return handler if report is None else observed(handler, report)
 
-    Observers come last, outside of everything else. What after and error hooks and observers raise is added to
-    `failures`, for tests.
+
+def compose_inside(
+    attachments: Iterable[Attachment],
+    tool: Tool | CalledItem,
+    inner: Handler,
+    kind: Kind = "tool",
+    failures: list[BaseException] | None = None,
+) -> tuple[Handler, Report | None]:
+    """The Handler without its observers, and how its caller reports the end of each call to them, if there are some.
+
+    What after and error hooks and observers raise is added to `failures`, for tests.
     """
     selected = _select(attachments, tool, kind)
     # The innermost one first, as after-hooks: outer ones see what it has noted.
-    observers = [observe for middleware in reversed(selected) if (observe := _observer(middleware)) is not None]
+    reports = [
+        report for middleware in reversed(selected) if (report := _find_report(middleware, failures)) is not None
+    ]
     # Without other middleware, the tool takes the whole time.
-    handler = clocked(inner) if observers and len(observers) < len(selected) else inner
+    handler = clocked(inner) if reports and len(reports) < len(selected) else inner
     stage: list[Hook] = []
     for middleware in reversed(selected):
         if not isinstance(middleware, Middleware):
@@ -118,22 +131,28 @@ def compose(
                 continue
         if hook is not None:
             stage.insert(0, hook)
-    handler = wrap_hooks(stage, handler)
-    return observed(handler, observers, failures) if observers else handler
+    return wrap_hooks(stage, handler), combine_reports(reports)
 
 
-def _observer(middleware: Middleware | Around) -> Observe | None:
-    """How a middleware observes calls; None if it does not."""
-    if not isinstance(middleware, Middleware) or not is_overridden(middleware, "observe"):
+def _find_report(middleware: Middleware | Around, failures: list[BaseException] | None) -> Report | None:
+    """How a middleware learns of the end of calls; None if it does not."""
+    if not isinstance(middleware, Middleware):
         return None
+    # Of the object itself: a test double has every attribute.
+    own: Report | None = middleware.__dict__.get("_report")
+    if own is None:
+        if not is_overridden(middleware, "observe"):
+            return None
+        own = observing(middleware.observe, failures)
     if not is_dynamic(middleware):
-        return middleware.observe if middleware.enabled else None
+        return own if middleware.enabled else None
+    report = own
 
-    def observe(call: Call, seen: Observation) -> None:
+    def report_if_enabled(call: Call, began: float, reply: Reply | None, exception: BaseException | None) -> None:
         if middleware.enabled:
-            middleware.observe(call, seen)
+            report(call, began, reply, exception)
 
-    return observe
+    return report_if_enabled
 
 
 def _select(attachments: Iterable[Attachment], tool: Tool | CalledItem, kind: Kind) -> list[Middleware | Around]:

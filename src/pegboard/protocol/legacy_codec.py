@@ -103,7 +103,7 @@ class LegacyCodec:
     def result(self, method: str, reply: Reply) -> bytes:
         """The result of a (modern) method as JSON, with the fields of the revision."""
         result = reply.result
-        if not isinstance(result, EncodedResult):
+        if type(result) is not EncodedResult:
             if method == "tools/call" and self._takes_all and "resultType" not in result:
                 # Almost all results are those of calls, which these revisions support in full.
                 if reply.wrapped and "structuredContent" in result:
@@ -111,7 +111,7 @@ class LegacyCodec:
                     if len(result) == 2 and "content" in result:
                         return _encode(_WrappedResult(result["content"], value))
                     return _encode({**result, "structuredContent": value})
-                return _encode(result)
+                return _encode(result) if reply.encoded is None else reply.encoded
             return _encode(self._translate(method, result, wrapped=reply.wrapped))
         written = result.written.get(self.version)
         if written is None:

@@ -72,14 +72,16 @@ class ModernCodec:
     def result(self, method: str, reply: Reply) -> bytes:
         """A result as JSON."""
         result = reply.result
-        if isinstance(result, EncodedResult):
+        if type(result) is EncodedResult:
             written = result.written.get(MODERN)
             if written is None:
                 written = result.written[MODERN] = self._complete(result.value)
             return written
         if "_meta" in result or "resultType" in result:
             return self._complete(result)
-        body = _encode(result)
+        body = reply.encoded
+        if body is None:
+            body = _encode(result)
         return self._more + body[1:] if len(body) > 2 else self._open + b"}"
 
     def notice(self, notice: Notification) -> bytes:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 from msgspec import Meta
 
@@ -192,14 +193,15 @@ async def test_the_hints_of_a_schema_mask_arguments_repairs_results_and_errors()
     assert "775533" not in str(call.everything())
 
 
-async def test_a_flood_of_calls_is_counted_and_the_newest_are_kept() -> None:
+async def test_of_a_flood_of_calls_the_newest_are_kept() -> None:
     history = History()
     board = board_with(history)
     async with Client(board) as client:
         for number in range(RING_CALLS + 50):
             await client.call("add", {"a": number, "b": 0})
         kept = await history.latest(10_000)
-    assert (len(kept), history.lost) == (RING_CALLS, 50)
+    sent: list[Any] = [call.everything()["sent"] for call in kept]
+    assert [arguments["a"] for arguments in sent] == [*range(50, RING_CALLS + 50)]
 
 
 async def test_the_time_of_the_tool_is_apart_from_that_of_middleware() -> None:
@@ -266,3 +268,18 @@ async def test_the_time_in_a_queue_is_apart_from_that_of_the_tool(kind: str) -> 
     details: list[Any] = [kept.everything() for kept in await history.latest(10)]
     assert [list(one.get("waited_ms", {})) for one in details] == [[], [kind]]
     assert 0 < details[1]["waited_ms"][kind] <= details[1]["ms"]
+
+
+async def test_middleware_outside_of_a_mounted_board_can_change_what_its_history_has_kept() -> None:
+    history = History()
+    inner, outer = board_with(history), Board("outer")
+    outer.mount(inner)
+
+    async def sign(call: Call, next: Handler) -> Reply:  # noqa: A002 — the name that middleware authors use
+        reply = await next(call)
+        return msgspec.structs.replace(reply, result={"content": [{"type": "text", "text": "signed"}]})
+
+    outer.use(sign)
+    async with Client(outer) as client:
+        assert (await client.call("add", {"a": 1, "b": 1})).text == "signed"
+    assert "signed" not in str((await history.latest(1))[0].everything())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -310,3 +311,16 @@ def test_a_pattern_takes_the_arguments_and_ids_that_the_long_way_takes(
         return
     fresh = shortcut.read(body, KnownSender())
     assert plain is None if fresh is None else plain is not None and same_call(plain, fresh)
+
+
+def test_the_arguments_of_a_call_do_not_hold_the_rest_of_its_body_in_memory() -> None:
+    path, _ = reader()
+    tracemalloc.start()
+    try:
+        calls = [path.read(call('{"a":1}') + b" " * 2**20, KnownSender()) for _ in range(20)]
+        kept = [found.raw for found in calls if found is not None]
+        del calls
+        assert len(kept) == 20
+        assert tracemalloc.get_traced_memory()[0] < 2**20
+    finally:
+        tracemalloc.stop()

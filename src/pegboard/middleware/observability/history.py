@@ -49,13 +49,11 @@ class History(Middleware):
         self._calls, self._max_bytes, self._stores = calls, max_bytes, store
         self._masking = CallMasking(names, MAX_TEXT)
         self._ring = CallRing(min(calls, RING_CALLS), max_bytes)
-        self.observe = self._ring.add  # type: ignore[method-assign]  # saves a call of a call
+        self._report = self._ring.report
         self._feed = self._own_feed()
         self._shared = self._is_down = False
         self._tasks = OwnedTasks()
         self._moving = asyncio.Lock()
-        self.lost = 0
-        """How many calls were not kept, since there were too many at a time."""
 
     def use_store(self, store: Store) -> None:
         # A gateway has several boards; the first one has the whole store.
@@ -134,8 +132,7 @@ class History(Middleware):
         if not len(self._ring):
             return
         async with self._moving:
-            calls, lost = self._ring.take(limit)
-            self.lost += lost
+            calls = self._ring.take(limit)
             if len(calls) > _FEW:
                 # Masking many calls takes a while.
                 batches = await asyncio.to_thread(self._encode, calls)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter
 from typing import Final, TypeAlias
 
-from pegboard.call import Call, Caller
+from pegboard.call import Call, Caller, Reply
 from pegboard.hooks.middleware import Middleware
-from pegboard.hooks.observation import Failure, Observation
+from pegboard.hooks.observation import Failure, Observation, Report, observing
 from pegboard.logs.watchdog import TALLY
 from pegboard.middleware.call_keys import tool_of
 from pegboard.middleware.observability.metric_families import (
@@ -70,6 +71,28 @@ class Metrics(Middleware):
         self._tokens: Counter[str] = Counter()
         self._sources: list[MetricSource] = []
         self._export = MetricsExport(self.families)
+        if type(self).observe is Metrics.observe:
+            self._report = self._make_report()
+
+    def _make_report(self) -> Report:
+        """Count an ordinary call of a known series in a few steps, and every other one as `observe` does."""
+        durations, report_other = self._durations, observing(self.observe)
+
+        def report(call: Call, began: float, reply: Reply | None, exception: BaseException | None) -> None:
+            try:
+                plain = not call.parsed.warnings and call._state is None and not call._downstream_ms  # type: ignore[union-attr]
+                if plain and not reply.result.get("isError"):  # type: ignore[union-attr]
+                    known = durations[call.method, call.tool.name, ""]
+                    seconds = perf_counter() - began
+                    known.counts[bisect_left(BUCKETS, seconds)] += 1
+                    known.total += seconds
+                    return
+            except (AttributeError, KeyError):
+                # It raised, its tool was not reached, or it is the first call of its series.
+                pass
+            report_other(call, began, reply, exception)
+
+        return report
 
     def observe(self, call: Call, seen: Observation) -> None:
         """Count a call that has ended."""

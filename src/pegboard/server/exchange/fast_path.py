@@ -182,7 +182,8 @@ class FastPath:
             channel=NULL_CHANNEL,
             id=request_id,
             name=params.name,
-            raw=arguments,
+            # Not a part of the body, which an observer would keep with it.
+            raw=Raw(written) if written else arguments,
             params=message.params,
         )
         sender.pattern = _find_pattern(body, call, written, marks - inside) if written else None
