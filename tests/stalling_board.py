@@ -24,8 +24,9 @@ async def compute(seconds: float) -> str:
 
 @board.tool
 async def wait(seconds: float) -> str:
-    """Waits on the loop in a blocking call."""
-    time.sleep(seconds)  # noqa: ASYNC251 — this is what is reported
+    """Waits on the loop in blocking calls: one alone would be over if the machine stopped meanwhile, and not counted."""
+    for _ in range(round(seconds / 0.01)):
+        time.sleep(0.01)  # noqa: ASYNC251 — this is what is reported
     return "waited"
 
 

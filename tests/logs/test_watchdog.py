@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,9 @@ def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: t
     with StallingChild(command=command) as child:
         assert stalls(child) == 0
         line = held(child, "compute")
-        assert "(busy; 0.6" in line
+        used = re.search(r"\(busy; ([\d.]+) s of CPU\)", line)
+        assert used is not None
+        assert float(used[1]) >= 0.6
         assert "by tool compute" in line
         assert re.search(r"tests/stalling_board\.py:\d+ compute", line)
         assert re.search(r"pegboard/execution/run\.py:\d+ Runner\.handler", line)
@@ -126,6 +129,8 @@ def test_each_worker_watches_its_own_loop() -> None:
         # Stopped, suspended, or without a CPU.
         (Delay(9.0, 0.0, 0.0, 0.0), 8.9, None, 0),
         (Delay(1.0, 0.1, 0.1, 0.9), 0.1, None, 0),
+        # Stopped for a part, and no other thread ran: nothing held the interpreter lock.
+        (Delay(1.0, 0.0, 0.0, 0.0), 0.6, "blocked", 0.4),
         # Half of it is the machine's, and the rest is long enough.
         (Delay(1.0, 0.5, 0.5, 0.5), 0.1, "busy", 0.5),
     ],
@@ -139,6 +144,60 @@ def test_what_the_process_could_not_help_is_subtracted(
     else:
         assert stall is not None
         assert (stall.kind, round(stall.seconds, 3)) == (kind, pytest.approx(seconds, abs=0.11))
+
+
+class Script:
+    """The clocks of a watchdog and its sleeps: each ends at a given time, after the heartbeats that come meanwhile."""
+
+    def __init__(self, *sleeps: tuple[list[float], float]) -> None:
+        self._sleeps = list(sleeps)
+        self.now = 0.0
+        self.beat: Callable[[], None] = lambda: None
+
+    def wait(self, _pause: float) -> bool:
+        if not self._sleeps:
+            return True
+        beats, end = self._sleeps.pop(0)
+        for self.now in beats:
+            self.beat()
+        self.now = end
+        return False
+
+    def set(self) -> None:
+        """The script ends by itself."""
+
+    def monotonic(self) -> float:
+        return self.now
+
+    process_time = monotonic  # Another thread is busy all the time.
+
+    def thread_time(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    "sleeps",
+    [
+        # A thread holds the lock from 0.16 to 0.6. The watchdog is due at 0.25.
+        pytest.param([([0.05, 0.1], 0.125), ([0.15, 0.6], 0.601), ([0.65], 0.7)], id="the loop runs first"),
+        pytest.param([([0.05, 0.1], 0.125), ([0.15], 0.6), ([0.601], 0.65)], id="the watchdog runs first"),
+        # The same in two parts: the watchdog, and not the loop, runs between them.
+        pytest.param([([0.05, 0.1], 0.125), ([0.15], 0.4), ([], 0.8), ([0.801], 0.85)], id="twice"),
+    ],
+)
+async def test_a_thread_that_holds_the_lock_is_recognized_whoever_gets_it_next(
+    sleeps: list[tuple[list[float], float]], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(*sleeps)
+    monkeypatch.setattr("pegboard.logs.watchdog.time", script)
+    monkeypatch.setattr("pegboard.logs.watchdog._open_scheduling", lambda: None)
+    watchdog = Watchdog(asyncio.get_running_loop(), 0.25, Tally())
+    monkeypatch.setattr(watchdog, "_stopped", script)
+    script.beat = watchdog._beat
+    with watchdog:
+        watchdog._thread.join()
+    [line] = caplog.messages
+    assert "(waiting for another thread, which held the interpreter lock" in line
 
 
 async def test_the_server_behind_a_gateway_is_named(

@@ -181,12 +181,13 @@ class Watchdog:
         pause = self._period
         wake = time.monotonic() + pause
         while not self._stopped.wait(pause):
-            now = time.monotonic()
-            overslept += now - wake
-            last = self._last
+            last, now = self._last, time.monotonic()
             if last is not seen:
-                self._judge(sample, overslept)
+                # What was overslept after the heartbeat is part of a delay that is not over yet.
+                self._judge(sample, overslept + max(last.at - wake, 0.0))
                 seen, sample, overslept, reported = last, None, 0.0, False
+                wake = max(wake, last.at)
+            overslept += now - wake
             if now - seen.at > self._seconds / 2:
                 # Keep the first sample: a later one may show the loop after the stall, before its heartbeat.
                 sample = sample or self._sample(seen)
@@ -244,8 +245,8 @@ def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: f
     kind: Kind = "blocked"
     if delay.cpu >= held / 2:
         kind = "busy"
-    elif overslept >= held / 2:
-        # The watchdog itself stops only if another thread holds the interpreter lock.
+    elif overslept >= held / 2 and delay.process_cpu - delay.cpu >= held / 2:
+        # The watchdog could not run either, and another thread did.
         kind = "locked"
     return Stall(held, delay.cpu, kind, sample)
 
