@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pegboard import Board, Context, Limits, Middleware, ToolConnector
+from pegboard import Board, Context, Middleware, ToolConnector
 
-board = Board("doors", limits=Limits(unread_seconds=0.5))
+board = Board("doors")
 seen: list[str] = []
 
 

@@ -440,12 +440,6 @@ def test_a_fault_of_the_sender_ends_its_stream_and_no_other(socket: ClientConnec
     until(socket, "done", other)
 
 
-def test_silence_ends_a_stream(socket: ClientConnection) -> None:
-    start(socket, "upload", binary=True)
-    error = until(socket, "error")["error"]
-    assert (error["code"], error["message"], error["data"]) == (-32000, "Stream timeout", {"timeout": 0.5})
-
-
 def test_fragments_are_put_together_and_a_message_has_a_bound(socket: ClientConnection) -> None:
     start(socket, "upload", binary=True)
     socket.send(iter([UUID(GUID).bytes_le + bytes(8), b"a" * 1000, b"b" * 1000]))
