@@ -57,7 +57,14 @@ def tool(name: str) -> dict[str, Any]:
 
 
 def late(call: Any, arguments: dict[str, Any]) -> None:
-    threading.Timer(float(arguments["seconds"]), text, (call, "late")).start()
+    """Answers when there is the file."""
+
+    def answer() -> None:
+        while not Path(arguments["file"]).exists():
+            time.sleep(0.01)
+        text(call, "late")
+
+    threading.Thread(target=answer, daemon=True).start()
 
 
 def twice(call: Any, _: dict[str, Any]) -> None:

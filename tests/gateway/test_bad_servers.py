@@ -93,15 +93,18 @@ async def test_a_second_response_is_ignored(version: str) -> None:
 
 
 @ERAS
-async def test_a_late_response_is_ignored_and_a_timely_one_is_awaited(version: str) -> None:
+async def test_a_late_response_is_ignored_and_a_timely_one_is_awaited(version: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
     async with beside("well", version, timeout=30) as (made, client):
-        calling = asyncio.ensure_future(client.call("dev__bad__late", {"seconds": 0.5}))
+        calling = asyncio.ensure_future(client.call("dev__bad__late", {"file": str(go)}))
         await until(lambda: made.downstreams[0].in_flight == 1)
         await skip(40)
         late = await calling
         assert late.text.startswith("[dev/bad/late] Error: ")
-        said = [await client.call("dev__bad__late", {"seconds": 0.3}) for _ in range(3)]
-        assert [result.text for result in said] == ["late"] * 3
+        timely = [asyncio.ensure_future(client.call("dev__bad__late", {"file": str(go)})) for _ in range(3)]
+        await until(lambda: made.downstreams[0].in_flight == 3)
+        go.touch()
+        assert [(await call).text for call in timely] == ["late"] * 3
         await is_well(client)
 
 

@@ -20,6 +20,7 @@ from pegboard.tools.argument_mapping import ArgumentOverride
 from tests.client.process_leftovers import nothing_left
 from tests.gateway.minimal_gateway import served
 from tests.gateway.one_server import bad, battery
+from tests.loops import skip
 from tests.server.http_clients import Peer
 from tests.waiting import SOON, until
 
@@ -450,13 +451,15 @@ async def test_an_edit_reconnects_only_what_it_changes() -> None:
         assert all(name.startswith("dev__battery__echo") for name in names if "battery" in name)
 
 
-async def test_an_edit_of_timeouts_and_concurrency_leaves_the_process_and_its_calls_alone() -> None:
-    before = configured(bad())
+async def test_an_edit_of_timeouts_and_concurrency_leaves_the_process_and_its_calls_alone(tmp_path: Path) -> None:
+    before, go = configured(bad()), tmp_path / "go"
     made = Gateway(before)
     async with nothing_left(), Client(made) as client:
-        waiting = asyncio.ensure_future(client.call("dev__bad__late", {"seconds": 0.5}))
+        waiting = asyncio.ensure_future(client.call("dev__bad__late", {"file": str(go)}))
         await until(lambda: made.downstreams[0].in_flight == 1)
         await made.reload(before, configured(bad(timeout=0.2, max_timeout=0.2, concurrency=1)))
+        await skip(1)
+        go.touch()
         assert (await waiting).text == "late"
         failed = await client.call("dev__bad__never")
         assert "did not answer in time" in failed.text
