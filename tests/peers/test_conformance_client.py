@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.peers.judges import HERE, NODE, ROOT, NoVerdict
+from tests.peers.judges import ROOT
+from tests.peers.suite import SLOW_CLOCK, run
 
 pytestmark = pytest.mark.peer
 
-SUITE = HERE / "node" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 # All that a revision requires of a client, and the extensions of it that we have: not the tokens bound to a key (DPoP).
 REQUIRED = {LEGACY: 18, MODERN: 32}
 LEFT_OUT = {"auth/dpop", "auth/dpop-nonce"}
-# So long takes each of the many that are started at once on a busy machine.
-PATIENCE = 240.0
 
 
-def run_suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    if not SUITE.exists() or not NODE.exists():
-        raise NoVerdict("the conformance suite is not installed: run `make setup`")
+def run_client(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    folder.mkdir()
     # The suite splits the command at every space.
     client = folder / "client"
     client.symlink_to(ROOT / "examples" / "conformance_client.py")
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    command = [NODE, SUITE, "client", "--command", f"{python} {client}", "--output-dir", folder / "results", *arguments]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    options = ("--command", f"{python} {client}", "--output-dir", folder / "results")
+    return run("client", *options, *arguments, folder=folder, env=env)
 
 
 def results(folder: Path) -> dict[str, list[dict[str, str]]]:
@@ -63,14 +51,20 @@ def complaints(checks: list[dict[str, str]]) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize("revision", [LEGACY, MODERN])
 def test_all_that_a_revision_requires_of_a_client_is_there_logins_included(revision: str, tmp_path: Path) -> None:
-    done = run_suite(tmp_path, "--requirements", revision, "--timeout", "180000")
-    found = results(tmp_path)
+    done = run_client(tmp_path / "all", "--requirements", revision, "--timeout", "180000")
+    found = results(tmp_path / "all")
     unscored = set(re.findall(r"^  \S (\S+) \((?:extension|added-after-release)\)$", done.stdout, re.MULTILINE))
-    assert {
-        name: complaints(checks) for name, checks in found.items() if name not in LEFT_OUT and complaints(checks)
-    } == {}
+    doubtful = {name for name, checks in found.items() if name not in LEFT_OUT and complaints(checks)}
+    # As for servers (`suite.py`): a busy machine may have been too slow for the suite.
+    for number, name in enumerate(sorted(doubtful)):
+        again = tmp_path / str(number)
+        run_client(
+            again, "--scenario", name, "--spec-version", revision, "--force", "--timeout", "180000", env=SLOW_CLOCK
+        )
+        assert {name: complaints(checks) for name, checks in results(again).items()} == {name: []}
+        found.update(results(again))
     # A scenario in which nothing was checked proves nothing.
     assert [name for name, checks in found.items() if not any(one["status"] == "SUCCESS" for one in checks)] == []
     assert len(found.keys() - unscored) == REQUIRED[revision], done.stdout + done.stderr
     assert {"auth/client-credentials-jwt", "auth/client-credentials-basic"} <= unscored
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert doubtful or done.returncode == 0, done.stdout + done.stderr
