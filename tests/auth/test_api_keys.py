@@ -82,7 +82,9 @@ async def test_two_servers_know_a_key_and_its_revocation_ends_streams_calls_and_
         await read_to_end(line)
         assert b"never" not in await read_to_end(call)
         for site in (one, two):
-            assert (await site.call("whoami", key)).status == 401
+            # The other server may have ended all this, before this one checked the key.
+            while (await site.call("whoami", key)).status != 401:
+                pass
 
 
 async def test_a_websocket_of_a_revoked_key_is_closed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -64,7 +65,8 @@ async def test_a_response_says_how_much_is_left_once_it_is_little() -> None:
     async with serving(echo_board(everyone=Quota(rate="4/hour"))) as site:
         said = [(await site.call("echo", "ann")).headers.get("ratelimit") for _ in range(4)]
         assert said[:3] == [None] * 3
-        assert said[3] == '"rate";r=0;t=3600'
+        assert said[3] is not None
+        assert re.fullmatch(r'"rate";r=0;t=3[56]\d\d', said[3])
 
 
 async def test_the_rate_holds_at_every_endpoint_together() -> None:

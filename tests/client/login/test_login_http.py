@@ -110,9 +110,10 @@ async def test_answers_have_a_size_and_a_time() -> None:
             await forever.wait()
         reply(writer, b'"' + b"x" * DOCUMENT_BYTES + b'"')
 
-    async with asking(answer, seconds=0.2) as (login_client, url, _):
+    async with asking(answer) as (login_client, url, _):
         with pytest.raises(MalformedMessage, match=f"more than {DOCUMENT_BYTES} bytes"):
             await login_client.get(f"{url}/large")
+    async with asking(answer, seconds=0.2) as (login_client, url, _):
         with pytest.raises(ResponseTimeout, match=r"no response within 0\.2 s"):
             await login_client.get(f"{url}/slow")
 

@@ -164,10 +164,7 @@ async def test_one_process_at_a_time_renews_a_token(tmp_path: Path) -> None:
         await asyncio.gather(*(renew(vault, str(number)) for number, vault in enumerate(vaults)))
 
 
-async def test_a_process_that_died_while_renewing_holds_up_the_others_for_a_limited_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vault_module, "RENEW_SECONDS", 0.05)
+async def test_a_process_that_died_while_renewing_holds_up_the_others_for_a_limited_time(tmp_path: Path) -> None:
     async with stored(tmp_path) as store:
         await store.records.put(f"vault lock {ANN.key}", b"", ttl=0.05)
         async with vault_of(store).renewing(ANN):

@@ -21,7 +21,7 @@ from tests.client.fakes import Answer, Asked, Fake, error, faking, initialized, 
 from tests.gateway.asking_server import FORM, Asker, told
 from tests.gateway.forwarding.test_parking_lot import Heard, accept, asked, resume, text
 from tests.gateway.minimal_gateway import ASKABLE, LEGACY, MODERN, TASKS, Crossing, crossing
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 ANY = {"type": "object"}
 
@@ -476,7 +476,7 @@ async def test_a_client_that_could_support_tasks_is_informed_that_the_capability
 
 
 async def test_a_task_that_takes_too_long_is_stopped() -> None:
-    async with crossing(task_board(), MODERN, max_timeout=0.2, timeout=0.2) as gateway:
+    async with crossing(task_board(), MODERN, max_timeout=0.2) as gateway:
         got = told_of(await gateway.call("forever", version=LEGACY))
         assert got["isError"]
         assert got["_meta"]["dev.pegboard/refused"]["reason"] == "timeout"
@@ -520,7 +520,8 @@ async def test_a_failed_task_is_its_error_and_its_status_is_progress() -> None:
     assert [notice.params for notice in heard.notices] == [{"progress": 1, "message": "digging", "progressToken": "t"}]
 
 
-async def test_a_task_is_cancelled_with_the_call_that_waits_for_it() -> None:
+async def test_a_task_is_cancelled_with_the_call_that_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.client.polled_tasks.CANCEL_SECONDS", SOON)
     seen: list[str] = []
     async with fake_server(modern_task([{"status": "working"}], seen)) as (gateway, _):
         call = asyncio.create_task(gateway.call("it", version=LEGACY))
