@@ -27,6 +27,7 @@ from pegboard.client.client import CallResult
 from pegboard.errors import InvalidParams, Refusal
 from pegboard.middleware import Timeout
 from tests.depth import every_case
+from tests.loops import skip
 from tests.waiting import SOON
 
 pytestmark = every_case
@@ -397,17 +398,18 @@ async def test_a_tool_that_exceeds_its_timeout_is_cancelled_and_reported_to_the_
 
 
 async def test_the_time_that_a_user_thinks_is_not_the_tools() -> None:
-    board = Board()
-    board.use(Timeout(0.5))
+    board, hanging = Board(), asyncio.Event()
+    board.use(Timeout(11))
 
-    @board.tool(timeout=0.4)
+    @board.tool(timeout=10)
     async def ask(ctx: Context, hang: bool = False) -> str:
         answer = await ctx.elicit("Which?", str)
         if hang:
+            hanging.set()
             await asyncio.Event().wait()
         return str(answer.content)
 
-    @board.tool(timeout=0.4)
+    @board.tool(timeout=10)
     def ask_in_a_thread(ctx: Context) -> str:
         return str(ctx.wait(ctx.elicit("Which?", str)).content)
 
@@ -417,14 +419,17 @@ async def test_the_time_that_a_user_thinks_is_not_the_tools() -> None:
     board.use(rename, tool="ask")
 
     async def think(asked: object) -> dict[str, str]:
-        await asyncio.sleep(0.6)
+        await skip(12)
         return {"value": "this one"}
 
     async with Client(board, elicit=think) as client:
         assert (await client.call("ask")).text == "this one"
         assert (await client.call("ask_in_a_thread")).text == "this one"
         # Afterwards the clock goes on.
-        assert (await client.call("ask", {"hang": True})).text == "ask took longer than 0.4 s and was stopped"
+        call = asyncio.ensure_future(client.call("ask", {"hang": True}))
+        await hanging.wait()
+        await skip(10)
+        assert (await call).text == "ask took longer than 10 s and was stopped"
 
 
 async def test_a_board_without_threads_left_answers_busy_and_recovers() -> None:
