@@ -11,8 +11,9 @@ import pytest
 from pegboard import Board, Client
 from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
+from tests.ports import free_port
 from tests.server.asgi.test_asgi_app import serving
-from tests.server.test_hosting import Terminal, free_port
+from tests.server.test_hosting import Terminal
 from tests.waiting import until
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,10 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PEGBOARD = Path(sys.executable).with_name("pegboard")
 START_WITHIN = 20.0
-STOP_WITHIN = 15.0
+STEP = 0.05
+STOP_WITHIN = 60.0
 
 
 @contextmanager
@@ -58,21 +60,16 @@ def running(command: Sequence[str], port: int, **env: str) -> Iterator[str]:
         assert "Traceback" not in said, said
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _wait_until_healthy(address: str, process: subprocess.Popen[bytes], log: IO[str]) -> None:
-    deadline = time.monotonic() + START_WITHIN
-    while process.poll() is None and time.monotonic() < deadline:
+    # Counted in steps and not by the clock, as in `tests/waiting.py`.
+    for _ in range(round(START_WITHIN / STEP)):
+        if process.poll() is not None:
+            break
         try:
-            with urllib.request.urlopen(f"{address}/health", timeout=2):
+            with urllib.request.urlopen(f"{address}/health", timeout=START_WITHIN):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.05)
+            time.sleep(STEP)
     log.seek(0)
     what = "is not healthy" if process.poll() is None else f"ended with status {process.returncode}"
     raise AssertionError(f"{address} {what}; it said:\n{log.read()}")

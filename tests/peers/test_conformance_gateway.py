@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.peers.judges import HERE, LEGACY, MODERN
-from tests.peers.serving import free_port, running, serve
+from tests.peers.serving import running, serve
 from tests.peers.suite import ALWAYS_SKIPPED, SCENARIOS, judge
+from tests.ports import free_port
 
 pytestmark = pytest.mark.peer
 

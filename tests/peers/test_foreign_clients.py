@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.judges import HERE, JUDGES, MCP1_PYTHON, NODE, Question, ask
+from tests.peers.judges import DEADLINE, HERE, JUDGES, MCP1_PYTHON, NODE, Question, ask
 from tests.peers.serving import PEGBOARD, ROOT, serve
 
 pytestmark = pytest.mark.peer
@@ -50,7 +50,7 @@ def test_a_foreign_client_lists_and_calls_over_each_transport_in_each_era(
 def test_a_whole_session_of_http_with_sse_is_lived_through(program: tuple[Path, Path]) -> None:
     with serve("run", HERE / "lively_board.py") as address:
         done = subprocess.run(
-            [*map(str, program), f"{address}/sse"], capture_output=True, text=True, timeout=60, check=False
+            [*map(str, program), f"{address}/sse"], capture_output=True, text=True, timeout=DEADLINE, check=False
         )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

@@ -7,9 +7,8 @@ import os
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from pegboard import Client
 from pegboard.errors import PegboardError
 from tests.client.process_leftovers import nothing_left
 from tests.peers.judges import HERE, LEGACY, MCP1_PYTHON, MODERN, NODE, PYTHON, NoVerdict
+from tests.ports import free_port
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.peer
 
@@ -57,9 +58,7 @@ WAYS = [
 @contextmanager
 def started(command: list[str], path: str, **env: str) -> Iterator[str]:
     """Run a server on a free port until the block ends; gives its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryFile("w+") as log:
         words = [word.replace("PORT", str(port)) for word in command]
         process = subprocess.Popen(
@@ -70,12 +69,11 @@ def started(command: list[str], path: str, **env: str) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
         try:
-            deadline = time.monotonic() + START_WITHIN
-            while not _listens(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    log.seek(0)
-                    raise NoVerdict(f"{' '.join(words)} does not listen; it said:\n{log.read()}")
-                time.sleep(0.05)
+            with suppress(TimeoutError):
+                wait_until(lambda: process.poll() is not None or _listens(port), START_WITHIN)
+            if not _listens(port):
+                log.seek(0)
+                raise NoVerdict(f"{' '.join(words)} does not listen; it said:\n{log.read()}")
             yield f"http://127.0.0.1:{port}{path}"
         finally:
             process.kill()

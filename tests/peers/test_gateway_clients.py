@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.judges import HERE, JUDGES, MCP1_PYTHON, NODE, Judge, Question, ask
+from tests.peers.judges import DEADLINE, HERE, JUDGES, MCP1_PYTHON, NODE, Judge, Question, ask
 from tests.peers.serving import PEGBOARD, ROOT, serve
 
 pytestmark = pytest.mark.peer
@@ -78,7 +78,7 @@ def test_an_official_client_opens_a_toolbox_and_is_shown_its_tools(
 ) -> None:
     targets = [[dynamic], [str(PEGBOARD), "up", str(config), "--mode", "dynamic", "--stdio"]]
     command = [*map(str, program), json.dumps(targets)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
 
     over_http, over_stdio = map(json.loads, done.stdout.splitlines()[-2:])

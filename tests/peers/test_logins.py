@@ -17,9 +17,10 @@ import pytest
 
 from pegboard import Auth, Issuer, SignInClient
 from tests.peers.balancer import Balancer, balancing
-from tests.peers.judges import HERE, MCP1_PYTHON, NODE, PYTHON
+from tests.peers.judges import DEADLINE, HERE, MCP1_PYTHON, NODE, PYTHON
 from tests.peers.person import log_in
-from tests.peers.serving import PEGBOARD, free_port, running, serve
+from tests.peers.serving import PEGBOARD, running, serve
+from tests.ports import free_port
 from tests.server.pages.paged_board import browsing, serving_notes
 
 pytestmark = pytest.mark.peer
@@ -74,7 +75,7 @@ def call_tools(client: tuple[Path, str, list[str]], address: str, *tools: str) -
     """Has a client log in and call; the texts that it got and the number of its logins."""
     python, script, more = client
     command = [str(python), str(HERE / script), f"{address}/mcp", *more, *tools]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return told
@@ -114,7 +115,13 @@ def call_with_the_inspector(address: str, home: Path, calls: int) -> list[str]:
     def mcpdo(*words: str) -> str:
         command = [str(NODE), str(HERE / "node" / "node_modules" / ".bin" / "mcpdo"), *words]
         done = subprocess.run(
-            command, env=surroundings, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
+            command,
+            env=surroundings,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
         return done.stdout + done.stderr
 

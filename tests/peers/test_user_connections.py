@@ -22,9 +22,10 @@ import pytest
 
 from pegboard import Client
 from tests.gateway.connections.account_site import Person
-from tests.peers.judges import HERE, NODE
+from tests.peers.judges import DEADLINE, HERE, NODE
 from tests.peers.person import log_in
-from tests.peers.serving import PEGBOARD, free_port, running
+from tests.peers.serving import PEGBOARD, running
+from tests.ports import free_port
 from tests.server.pages.paged_board import Browser
 from tests.waiting import wait_until
 
@@ -80,7 +81,7 @@ class Team:
     def run(self, *words: str) -> str:
         command = [str(PEGBOARD), *words]
         done = subprocess.run(
-            command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60, check=False
+            command, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

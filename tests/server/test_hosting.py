@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from pegboard import Board, Client
 from pegboard.errors import SetupError
 from pegboard.server.hosting import loading
+from tests.ports import free_port
 from tests.waiting import SOON, until
 
 
@@ -20,12 +20,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_a_board_is_served_in_the_running_loop_until_it_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ async def main(url: str, limit: int, calls: int) -> None:
     async def work() -> str:
         return "done"
 
-    store = RedisRates(url, timeout=10)
+    store = RedisRates(url, timeout=60)
     board.use(RateLimit(limit, "day", store=store, fail="closed"))
     async with Client(board) as client:
         print("ready", flush=True)

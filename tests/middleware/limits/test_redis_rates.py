@@ -52,7 +52,7 @@ def _go(workers: list[subprocess.Popen[str]]) -> list[str]:
         assert worker.stdin is not None
         worker.stdin.write("go\n")
         worker.stdin.flush()
-    return [worker.communicate(timeout=50)[0] for worker in workers]
+    return [worker.communicate(timeout=300)[0] for worker in workers]
 
 
 async def test_the_shared_store_keeps_the_contract() -> None:

@@ -95,9 +95,10 @@ def test_what_is_not_an_address_is_exit_2(url: str) -> None:
 
 @pytest.mark.parametrize("verb", [("list",), ("call", "add")])
 def test_a_server_that_is_not_there_is_exit_3(verb: tuple[str, ...]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    code, out, err = run(verb[0], f"http://127.0.0.1:{port}/mcp", *verb[1:])
+    with socket.socket() as silent:
+        # Bound, so that no other process gets the port, and not listening.
+        silent.bind(("127.0.0.1", 0))
+        code, out, err = run(verb[0], f"http://127.0.0.1:{silent.getsockname()[1]}/mcp", *verb[1:])
     assert (code, out) == (3, "")
     assert "Is the server running?" in err
     assert "Traceback" not in err
