@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, final
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -59,6 +59,7 @@ class Head(Struct, gc=False):
         return f"/{quote(before)}{path}" if before else path
 
 
+@final
 class Answer(Struct, frozen=True, gc=False):
     """A whole response: the connection adds content-length, date and connection headers."""
 
@@ -137,6 +138,7 @@ class SocketHandler(Protocol):
         """Whether the peer has disconnected."""
 
 
+@final
 class Upgrade(Struct, frozen=True, gc=False):
     """The response to a request that is to become a WebSocket.
 

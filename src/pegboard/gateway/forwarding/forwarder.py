@@ -109,7 +109,7 @@ class Forwarder:
         try:
             ticket = None if call.ticket is None else self._tickets.read(call, destination)
             answers = None if call.answers is None else answers_of(call)
-            if isinstance(ticket, ConnectTicket):
+            if ticket is not None and isinstance(ticket, ConnectTicket):
                 ticket, answers = await self._resume_connecting(ticket, destination, call, answers)
             try:
                 return await self._forward_once(destination, call, params, ticket, answers)
@@ -136,12 +136,11 @@ class Forwarder:
         ticket: ParkedTicket | StateTicket | None,
         answers: Mapping[str, Json] | None,
     ) -> Coroutine[Any, Any, Reply]:
-        match ticket:
-            case ParkedTicket():
-                return self._resume_elsewhere(ticket, destination, call, params, answers or {})
-            case StateTicket():
-                answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
-                answers.update(dict.fromkeys(ticket.declined, DECLINED))
+        if ticket is not None and isinstance(ticket, ParkedTicket):
+            return self._resume_elsewhere(ticket, destination, call, params, answers or {})
+        if ticket is not None:
+            answers = {key: (answers or {})[key] for key in ticket.asked if key in (answers or {})}
+            answers.update(dict.fromkeys(ticket.declined, DECLINED))
         if destination.downstream.asks_midway:
             return self._forward_to_legacy(destination, call, params)
         brought: dict[str, Any] = {} if answers is None else {"inputResponses": answers}

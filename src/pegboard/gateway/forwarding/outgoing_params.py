@@ -22,6 +22,7 @@ from pegboard.protocol.params import PREFIX
 _PER_HOP: Final = frozenset({"_meta", "inputResponses", "requestState", "task"})
 _OURS: Final = _PER_HOP | {"name", "uri", "taskId", "arguments"}
 _REMEMBERED_BYTES: Final = 2048
+_CUT: Final = Raw(b"0")
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode = msgspec.json.Decoder().decode
@@ -36,17 +37,10 @@ def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in own.items():
         if name not in _PER_HOP:
             params[name] = compact(value) if type(value) is Raw else value
-    passed: Mapping[str, Json] = {}
     if call.params is not EMPTY_OBJECT:
-        members = _decode_members(call.params)
-        for name, value in members.items():
-            if name not in _OURS and name not in params:
-                params[name] = compact(value)
-        meta = bytes(members.get("_meta", b""))
-        if meta:
-            passed = _remembered(meta) if len(meta) <= _REMEMBERED_BYTES else _passed(meta)
-    if passed:
-        params["_meta"] = passed
+        for name, value in _others_of(call).items():
+            if name not in params:
+                params[name] = value
     return params
 
 
@@ -60,13 +54,37 @@ def answers_of(call: Call) -> Mapping[str, Json] | None:
     return answers
 
 
+def _others_of(call: Call) -> Mapping[str, Any]:
+    """The members of a caller's params that are forwarded unchanged."""
+    params = bytes(call.params)
+    # Most requests of a client differ only in their arguments.
+    if len(params) <= _REMEMBERED_BYTES:
+        before, arguments, after = params.partition(call.raw)
+        others = _others_beside(before, after) if arguments else None
+        if others is not None:
+            return others
+    return _read_others(_decode_members(params))
+
+
 @lru_cache(maxsize=256)
-def _remembered(meta: bytes) -> Mapping[str, Json]:
-    # Most requests of a client have the same value; it is only copied, never changed.
-    return _passed(meta)
+def _others_beside(before: bytes, after: bytes) -> Mapping[str, Any] | None:
+    """The same for params without their arguments; None if something else was cut out. It is only copied, never changed."""
+    try:
+        # Arguments are an object, so that a number at their place shows where the cut is.
+        members = _decode_members(b"%b0%b" % (before, after))
+    except msgspec.DecodeError:
+        return None
+    return _read_others(members) if members.get("arguments") == _CUT else None
 
 
-def _passed(meta: bytes) -> Mapping[str, Json]:
+def _read_others(members: Mapping[str, Raw]) -> Mapping[str, Any]:
+    others: dict[str, Any] = {name: compact(value) for name, value in members.items() if name not in _OURS}
+    if "_meta" in members and (passed := _passed(members["_meta"])):
+        others["_meta"] = passed
+    return others
+
+
+def _passed(meta: Raw) -> Mapping[str, Json]:
     """The trace context and unknown members; the protocol's own members belong to each hop."""
     return {
         name: value for name, value in _decode(meta).items() if name != "progressToken" and not name.startswith(PREFIX)

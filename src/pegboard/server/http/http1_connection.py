@@ -317,8 +317,9 @@ class Http1Connection(LimitedConnection):
             self._stream = stream = ResponseStream(self, request)
             try:
                 outcome = self._accept(request.head, request.body, stream)
-                if outcome is not None and not isinstance(outcome, Answer):
-                    if isinstance(outcome, Upgrade):
+                # Not `isinstance`: for the class of a struct it takes as long as ten such comparisons.
+                if outcome is not None and type(outcome) is not Answer:
+                    if type(outcome) is Upgrade:
                         self._switch(stream, outcome)
                         continue
                     task = outcome if isinstance(outcome, asyncio.Task) else start(outcome, loop=self.loop)
@@ -367,7 +368,7 @@ class Http1Connection(LimitedConnection):
 
     def respond(self, stream: ResponseStream, answer: Answer | Upgrade | None) -> None:
         """Write a whole response, or check that the endpoint has started a stream."""
-        if isinstance(answer, Upgrade):
+        if type(answer) is Upgrade:
             # It was authenticated while it waited.
             self._switch(stream, answer)
             return
