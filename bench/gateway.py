@@ -21,14 +21,16 @@ from typing import Any
 import many_tools
 import messages
 from load import CONNECTIONS, Measured, generator, measure, warm_up
-from processes import CORES, Listening, Server, pin
+from processes import CORES, Listening, Server, on_one_core, pin, stop
 from routes import (
+    TOOL,
     TOOLS,
     Downstream,
     Gateway,
     Piping,
     Posting,
     Route,
+    byte_copy,
     fastmcp_proxy,
     mcp_proxy,
     mcp_proxy_words,
@@ -42,21 +44,22 @@ from routes import (
 from targets import Figures
 
 DIRECT, OURS, OURS_PIPED = "direct", "ours", "ours, at stdio"
-FASTMCP, MCP_PROXY = "FastMCP's proxy", "mcp-proxy"
+FASTMCP, MCP_PROXY, FLOOR = "FastMCP's proxy", "mcp-proxy", "a copy of bytes"
 ERAS = {"2025-11-25": messages.LEGACY, "2026-07-28": messages.MODERN}
 # The server that the gateways were compared over when the targets were set, and the hardest one: our own.
 SERVERS = {"official SDK": "official_sdk.py", "our board": "board.py"}
 TURNS, AT_A_TURN, FAR_AT_A_TURN = 10, 20, 2
 FAR = frozenset({FASTMCP, MCP_PROXY})
-TOOL = "bench__one__add"
 FOUR = 4
 SLOW_AT_ONE = 4
+LARGE = 80
 SLOW = CONNECTIONS * SLOW_AT_ONE
 
 
 def measure_all(figures: Figures, rounds: int, seconds: float, python: str) -> None:
     """Every figure of the gateway, printed as it is found."""
     _measure_latency(figures, rounds, python)
+    _measure_large(figures, rounds, python)
     _measure_throughput(figures, rounds, seconds, python)
     _measure_ready(figures, max(3, rounds), python)
     many_tools.measure(figures, python)
@@ -87,7 +90,6 @@ def _open_routes(stack: contextlib.ExitStack, script: str, kind: str, era: str, 
     routes: list[Route] = []
     if kind == "http":
         server = stack.enter_context(Server(script, "http", TOOLS, python))
-        pin(server.process.pid, CORES)
         server.wait()
         downstream = Downstream(script, kind, server.port)
         routes.append(stack.enter_context(Route(DIRECT, Posting(server, era), "add")))
@@ -100,7 +102,9 @@ def _open_routes(stack: contextlib.ExitStack, script: str, kind: str, era: str, 
     if kind == "stdio":
         piped = Piping([*our_words(config, python), "--stdio"], era)
         routes.append(stack.enter_context(Route(OURS_PIPED, piped, TOOL)))
-    if script == SERVERS["official SDK"]:
+    if script == SERVERS["our board"]:
+        routes.append(stack.enter_context(through(FLOOR, byte_copy(downstream, python), era, "add")))
+    else:
         routes.append(stack.enter_context(through(FASTMCP, fastmcp_proxy(downstream), era, "add")))
         if era == messages.LEGACY and kind == "http":
             routes.append(stack.enter_context(Route(MCP_PROXY, Piping(mcp_proxy_words(downstream), era), "add")))
@@ -110,6 +114,16 @@ def _open_routes(stack: contextlib.ExitStack, script: str, kind: str, era: str, 
 
 
 def _in_turns(routes: list[Route]) -> list[Route]:
+    """Calls and lists over all routes, on one core.
+
+    A client, a gateway and a server that wait for each other never run at once. On two cores, a direct call stays on one of them, but a call through
+    a gateway moves between them, and to wake a core that sleeps takes longer than the call.
+    """
+    with on_one_core():
+        return _take_turns(routes)
+
+
+def _take_turns(routes: list[Route]) -> list[Route]:
     for route in routes:
         route.check()
         route.call(AT_A_TURN if route.name not in FAR else FAR_AT_A_TURN)
@@ -139,8 +153,54 @@ def _tell_latency(
             "list": list50, "list ratio": median(listed),
         }  # fmt: skip
         spread = f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-        print(f"  {name:34} {median(calls) * 1e3:8.2f} {spread:>20} {quick * 1e3:8.2f} {quiet:9.2f}", end=" ")
-        print(f"{list50:12.2f} {median(listed):9.2f}", flush=True)
+        print(f"  {name:34} {median(calls) * 1e3:8.3f} {spread:>20} {quick * 1e3:8.3f} {quiet:9.2f}", end=" ")
+        print(f"{list50:12.3f} {median(listed):9.2f}", flush=True)
+
+
+def _measure_large(figures: Figures, rounds: int, python: str) -> None:
+    """Results of a megabyte, in front of our own server."""
+    for kind in ("http", "stdio"):
+        times: dict[str, list[float]] = defaultdict(list)
+        for number in range(rounds):
+            _say(f"gateway, a megabyte, {kind}: round {number + 1} of {rounds}")
+            with contextlib.ExitStack() as stack:
+                server = stack.enter_context(Server("large.py", "http", TOOLS, python))
+                server.wait()
+                downstream = Downstream("large.py", kind, server.port)
+                config = our_config({"one": our_entry(downstream, messages.MODERN, python)})
+                listening: dict[str, Listening] = {DIRECT: server} if kind == "http" else {}
+                listening |= {FLOOR: byte_copy(downstream, python), OURS: our_gateway(config, python)}
+                for one in listening.values():
+                    stack.callback(stop, one.process)
+                    one.wait()
+                wait_until_listed(listening[OURS], 1)
+                ways = {name: Posting(one, messages.MODERN) for name, one in listening.items()}
+                _ask_for_megabytes(ways, times)
+        _tell_large(figures, f"a megabyte, {kind}", times)
+
+
+def _ask_for_megabytes(ways: dict[str, Posting], times: dict[str, list[float]]) -> None:
+    with on_one_core():
+        for name, way in ways.items():
+            way.connect()
+            params = {"name": "bench__one__text" if name == OURS else "text", "arguments": {"number": 5}}
+            requests = way.ready("tools/call", params)
+            for at, request in enumerate(islice(requests, LARGE)):
+                began = time.perf_counter()
+                said = way.ask(request)
+                if at >= LARGE // 4:
+                    times[name].append(time.perf_counter() - began)
+                if b'"text":"5' not in said or len(said) < 1_000_000:
+                    raise RuntimeError(f"{name} answered {said[:500]!r}")
+            way.close()
+
+
+def _tell_large(figures: Figures, what: str, times: dict[str, list[float]]) -> None:
+    print(f"\n{what:36} {'p50 ms':>8} {'× a copy':>9}")
+    for name, took in times.items():
+        ratio = median(took) / median(times[FLOOR])
+        figures[f"{what}: {name}"] = {"p50": median(took) * 1e3, "ratio": ratio}
+        print(f"  {name:34} {median(took) * 1e3:8.2f} {ratio:9.2f}", flush=True)
 
 
 # Many at once.

@@ -7,6 +7,7 @@ out the kernel and the misses of the caches. The server is warmed up first: the 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -19,7 +20,8 @@ from itertools import cycle
 from pathlib import Path
 
 import messages
-from processes import Listening, command, free_port
+from processes import Listening, Server, command, free_port
+from routes import TOOL, TOOLS, Downstream, our_config, our_entry, wait_until_listed
 
 CONNECTIONS = 16
 WARM_UP = 100
@@ -34,6 +36,10 @@ WAYS = {
     "asgi": "tools/call 2026-07-28, mounted under uvicorn",
     "asgi-mixed": "tools/call 2025-11-25, 16 sessions mixed, mounted under uvicorn",
     "raw": "a bare application on uvicorn",
+    "hop": "2026-07-28 through a gateway to our board on HTTP",
+    "hop-legacy": "2025-11-25 through a gateway to our board on HTTP",
+    "hop-stdio": "2026-07-28 through a gateway to our board on stdio",
+    "hop-stdio-legacy": "2025-11-25 through a gateway to our board on stdio",
 }
 SERVERS = {
     "console": ("board.py", "console"),
@@ -57,12 +63,16 @@ class Calls:
 
     def _prepare(self, server: Listening, way: str) -> list[cycle[bytes]]:
         """The requests of each connection."""
-        if way not in ("legacy", "mixed", "asgi-mixed"):
-            return [cycle(messages.modern_posts(server.port, *messages.ADD))] * CONNECTIONS
+        method, params = messages.ADD
+        if way.startswith("hop"):
+            wait_until_listed(server, TOOLS)
+            params = {**params, "name": TOOL}
+        if not way.endswith(("legacy", "mixed")):
+            return [cycle(messages.modern_posts(server.port, method, params))] * CONNECTIONS
         sessions = [server.open_session() for _ in range(CONNECTIONS)]
-        if way != "legacy":
-            return [cycle(messages.mixed_posts(server.port, *messages.ADD, sessions))] * CONNECTIONS
-        return [cycle(messages.legacy_posts(server.port, *messages.ADD, session)) for session in sessions]
+        if way.endswith("mixed"):
+            return [cycle(messages.mixed_posts(server.port, method, params, sessions))] * CONNECTIONS
+        return [cycle(messages.legacy_posts(server.port, method, params, session)) for session in sessions]
 
     def run(self, turns: int) -> None:
         for _ in range(turns):
@@ -80,12 +90,11 @@ class Calls:
             line.close()
 
 
-def count(way: str, python: str = sys.executable, profile: Path | None = None) -> int:
-    """The instructions of one call."""
-    with tempfile.TemporaryDirectory() as folder:
-        counts = Path(folder) / "counts"
+def count(way: str, python: str = sys.executable, source: str = "", profile: Path | None = None) -> int:
+    """The instructions of one call, of the Pegboard in the folder `source` instead of the installed one."""
+    with contextlib.ExitStack() as stack:
+        counts = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "counts"
         port = free_port()
-        script, door = SERVERS.get(way, ("board.py", "http"))
         valgrind = [
             "valgrind",
             "--tool=callgrind",
@@ -93,7 +102,10 @@ def count(way: str, python: str = sys.executable, profile: Path | None = None) -
             "--separate-threads=yes",
             f"--callgrind-out-file={counts}",
         ]
-        words = [*valgrind, *command(script, door, str(port), "2", python=python)]
+        words = [*valgrind, *_serve(stack, way, port, python)]
+        if source:
+            # Only for the process that is counted: the server behind a gateway stays the same.
+            words = ["env", f"PYTHONPATH={source}", *words]
         with Listening(way, port, words) as server:
             server.wait()
             calls = Calls(server, way)
@@ -118,6 +130,21 @@ def count(way: str, python: str = sys.executable, profile: Path | None = None) -
     return (_find(listed.stdout, "PROGRAM TOTALS") - _find(listed.stdout, "uv__run_timers")) // (TURNS * CONNECTIONS)
 
 
+def _serve(stack: contextlib.ExitStack, way: str, port: int, python: str) -> list[str]:
+    """The command of the server that is counted; for a hop, the server behind it is started."""
+    if not way.startswith("hop"):
+        script, door = SERVERS.get(way, ("board.py", "http"))
+        return command(script, door, str(port), "2", python=python)
+    downstream = Downstream("board.py", "stdio")
+    if "stdio" not in way:
+        server = stack.enter_context(Server("board.py", "http", TOOLS, python))
+        server.wait()
+        downstream = Downstream("board.py", "http", server.port)
+    version = messages.LEGACY if way.endswith("legacy") else messages.MODERN
+    config = our_config({"one": our_entry(downstream, version, python)})
+    return command("gateway.py", str(port), config, python=python)
+
+
 def _find(listed: str, name: str) -> int:
     """The instructions of a function with all that it calls."""
     found = re.search(rf"^ *([\d,]+) \([ \d.]+%\) .*\b{name}\b", listed, re.MULTILINE)
@@ -133,13 +160,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("ways", nargs="*", default=[*WAYS], metavar="WAY", help=f"one of {', '.join(WAYS)}")
     parser.add_argument("--python", default=sys.executable, help="the Python that serves")
+    parser.add_argument(
+        "--source", default="", help="count the Pegboard of this folder, such as the src of another clone"
+    )
     parser.add_argument("--profile", type=Path, help="keep the counts of the last way here, for callgrind_annotate")
     options = parser.parse_args()
     # A dict with other hashes looks up its keys in other steps.
     os.environ["PYTHONHASHSEED"] = "0"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for way in options.ways:
-        print(f"{WAYS[way]:62} {count(way, options.python, options.profile):>9,}", flush=True)
+        print(f"{WAYS[way]:62} {count(way, options.python, options.source, options.profile):>9,}", flush=True)
 
 
 if __name__ == "__main__":

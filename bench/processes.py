@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -100,6 +101,16 @@ def pin(pid: int, cores: list[int]) -> None:
     """Keep a process to these cores, where there are others for the rest."""
     if len(CORES) > 1:
         os.sched_setaffinity(pid, cores)
+
+
+@contextlib.contextmanager
+def on_one_core() -> Iterator[None]:
+    """Keep this process to the core of the servers."""
+    pin(0, CORES[:1])
+    try:
+        yield
+    finally:
+        pin(0, CORES)
 
 
 def cpu_seconds(pid: int) -> float:

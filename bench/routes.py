@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -22,6 +23,9 @@ from processes import CORES, ROOT, Listening, command, free_port, own_cpu_second
 MCP_PROXY = ROOT / ".peers" / "mcp1" / "bin" / "mcp-proxy"
 ANSWER_SECONDS = 60.0
 TOOLS = 26
+TOOL = "bench__one__add"
+ANSWER_BYTES = 4 << 20
+_ID = re.compile(rb'"id": ?([0-9]+)')
 
 _PLACE = tempfile.TemporaryDirectory(prefix="pegboard-bench-")
 _numbers = count()
@@ -84,6 +88,13 @@ def our_gateway(config: str, python: str = sys.executable) -> Gateway:
     return Gateway("pegboard up", port, [*our_words(config, python), "--http", "--port", str(port)])
 
 
+def byte_copy(downstream: Downstream, python: str = sys.executable) -> Gateway:
+    """Not a gateway, but what every gateway takes at least."""
+    port = free_port()
+    target = [str(downstream.port)] if downstream.kind == "http" else downstream.words(python)
+    return Gateway("a copy of bytes", port, command("floor.py", str(port), *target, python=python))
+
+
 def fastmcp_proxy(downstream: Downstream) -> Gateway:
     port = free_port()
     target = [downstream.url] if downstream.kind == "http" else downstream.words(sys.executable)
@@ -109,6 +120,8 @@ class Posting:
         if era == messages.LEGACY:
             self._fields["Mcp-Session-Id"] = server.open_session()
         self._socket: socket.socket | None = None
+        # One for all answers: to get and give back a large one takes as long as our server's answer.
+        self._held = bytearray(ANSWER_BYTES)
 
     def ready(self, method: str, params: Mapping[str, Any]) -> cycle[bytes]:
         """Requests of this kind without end, written beforehand."""
@@ -125,21 +138,23 @@ class Posting:
     def ask(self, message: bytes) -> bytes:
         assert self._socket
         self._socket.sendall(message)
-        held = b""
-        while True:
-            part = self._socket.recv(1 << 20)
-            if not part:
-                raise RuntimeError(f"the connection was closed: {held[:300]!r}")
-            held += part
-            head, blank, body = held.partition(b"\r\n\r\n")
-            if not blank:
-                continue
-            at = head.lower().find(b"content-length:")
-            wanted = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else None
-            if len(body) >= wanted if wanted is not None else body.endswith(b"0\r\n\r\n"):
-                if head[9:10] != b"2":
-                    raise RuntimeError(f"answered {held[:500]!r}")
-                return body
+        held, size = self._held, 0
+        with memoryview(held) as room:
+            while True:
+                part = self._socket.recv_into(room[size:])
+                if not part:
+                    raise RuntimeError(f"the connection was closed: {bytes(room[:size][:300])!r}")
+                size += part
+                end = held.find(b"\r\n\r\n", 0, size) + 4
+                if end < 4:
+                    continue
+                head = bytes(room[:end]).lower()
+                at = head.find(b"content-length:")
+                wanted = end + int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else None
+                if size >= wanted if wanted is not None else held.endswith(b"0\r\n\r\n", end, size):
+                    if head[9:10] != b"2":
+                        raise RuntimeError(f"answered {bytes(room[:size][:500])!r}")
+                    return bytes(room[end:size])
 
     def close(self) -> None:
         if self._socket is not None:
@@ -154,6 +169,7 @@ class Piping:
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, bufsize=0
         )
+        pin(self.process.pid, CORES[:1])
         if era == messages.LEGACY:
             self.ask(messages.write(*messages.INITIALIZE, 0) + b"\n")
             self._write(messages.write("notifications/initialized", {}, None) + b"\n")
@@ -169,18 +185,19 @@ class Piping:
     def ask(self, message: bytes) -> bytes:
         self._write(message)
         assert self.process.stdout
-        held, number = b"", json.loads(message)["id"]
+        held, wanted = bytearray(), _ID.findall(message)[-1]
         while True:
             if not select.select([self.process.stdout], [], [], ANSWER_SECONDS)[0]:
                 raise RuntimeError("no answer")
-            part = os.read(self.process.stdout.fileno(), 1 << 20)
+            part = os.read(self.process.stdout.fileno(), 1 << 16)
             if not part:
-                raise RuntimeError(f"ended before it answered: {held[:300]!r}")
+                raise RuntimeError(f"ended before it answered: {bytes(held[:300])!r}")
             held += part
-            if held.endswith(b"\n"):
+            if part.endswith(b"\n"):
                 last = held[held.rfind(b"\n", 0, -1) + 1 :]
-                if json.loads(last).get("id") == number:
-                    return last
+                found = _ID.search(last)
+                if found is not None and found[1] == wanted:
+                    return bytes(last)
 
     def _write(self, message: bytes) -> None:
         assert self.process.stdin
@@ -241,8 +258,6 @@ class Route:
 
 def through(name: str, gateway: Gateway, era: str, tool: str) -> Route:
     """The route through a gateway at a port."""
-    # Whoever waits for one answer at a time has no use for a core of its own, and is not kept from one that is free.
-    pin(gateway.process.pid, CORES)
     try:
         gateway.wait()
         return Route(name, Posting(gateway, era), tool, gateway)
