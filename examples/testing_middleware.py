@@ -4,9 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from pegboard import Board, Client, Middleware, ToolError
 from pegboard.middleware import Call
 from pegboard.testing import Recorder, make_call, run_alone
+
+# The plugin of Pegboard runs the async tests of this file.
+pytestmark = pytest.mark.pegboard
 
 
 class Owners(Middleware):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "testing_tools.py"
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 pytestmark = pytest.mark.process
 
@@ -60,10 +60,10 @@ def test_async_tests_run_in_both_eras_with_pytest_alone(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", "--strict-markers"]
     done = subprocess.run(
-        [*command, "-p", "no:xdist", "test_it.py", str(EXAMPLE)],
+        [*command, "-p", "no:xdist", "test_it.py", *sorted(map(str, EXAMPLES.glob("testing_*.py")))],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert "3 failed, 9 passed" in done.stdout, done.stdout + done.stderr
+    assert "3 failed, 11 passed" in done.stdout, done.stdout + done.stderr
     assert "test_failing[modern]" in done.stdout
     assert "test_failing[legacy]" in done.stdout
     # Tests that have nothing to do with us are left to other plugins.
