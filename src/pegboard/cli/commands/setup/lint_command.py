@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         "--as",
         dest="principal",
         metavar="PRINCIPAL",
-        help="the id of the principal, key:NAME for an API key; '' is anonymous",
+        help="the id of the principal, key:NAME for an API key; '' is anonymous; its roles and scopes are those of --role and --scope",
     )
     parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope that it has; repeatable")
     parser.add_argument("--role", action="append", default=[], metavar="ROLE", help="a role that it has; repeatable")
