@@ -43,6 +43,22 @@ async def test_an_edit_of_auth_rejects_tokens_no_longer_valid_and_closes_their_s
             line.hang_up()
 
 
+async def test_authentication_that_an_edit_adds_or_removes_is_said_to_wait_for_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "gateway.json"
+
+    def edited(auth: str) -> Any:
+        file.write_text(f'{{{auth}"toolboxes": {{}}}}')
+        return read_config(file, {})
+
+    opened, closed = edited(""), edited('"auth": {"keys": true}, ')
+    for before, after, told in ((opened, closed, "still off, every caller is accepted"), (closed, opened, "still on")):
+        gateway = Gateway(before)
+        await gateway.reload(before, after)
+        assert f"authentication is {told}" in caplog.text
+
+
 def test_the_keys_of_a_gateway_that_has_not_run_for_long_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -353,10 +353,15 @@ class Gateway(Hosted):
         """Accept other credentials; whether any are needed is decided when the gateway starts."""
         if self._own_auth or before == self.config.auth:
             return
-        if auth is None or self.auth is None:
-            _log.warning("%s: restart the gateway to turn authentication on or off", self.config.path)
-        else:
+        if self.auth is not None and auth is not None:
             await self.auth.change(auth)
+        elif self.auth is not None:
+            _log.warning("%s: authentication is still on; restart the gateway to turn it off", self.config.path)
+        elif auth is not None:
+            _log.warning(
+                "%s: authentication is still off, every caller is accepted; restart the gateway to turn it on",
+                self.config.path,
+            )
 
     async def restart_server(self, toolbox: str, server: str) -> None:
         """Stop a server and connect to it again; its running calls fail."""
