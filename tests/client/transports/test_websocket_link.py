@@ -180,7 +180,7 @@ async def test_what_a_websocket_does_not_carry_is_a_clear_error(sent: bytes, tol
     ("status", "kind", "told"),
     [
         ("401 Unauthorized", Unauthorized, "requires credentials"),
-        ("403 Forbidden", Unauthorized, "requires credentials"),
+        ("403 Forbidden", Unauthorized, "rejected the credentials that were sent"),
         ("404 Not Found", Unreachable, "answered 404, 'not here', and did not open a WebSocket"),
         ("200 OK", Unreachable, "answered 200"),
         ("101 Switching Protocols", MalformedMessage, "response to the WebSocket handshake is invalid"),
@@ -190,7 +190,8 @@ async def test_what_a_websocket_does_not_carry_is_a_clear_error(sent: bytes, tol
 async def test_a_server_that_opens_no_websocket_says_why(status: str, kind: type[PegboardError], told: str) -> None:
     def refuse(asked: Asked, writer: asyncio.StreamWriter) -> None:
         body = b"" if status.startswith("101") else b"not here"
-        reply(writer, body, status, Location="ws://127.0.0.1:1/", WWW_Authenticate="Bearer")
+        challenge = 'Bearer error="insufficient_scope"' if status.startswith("403") else "Bearer"
+        reply(writer, body, status, Location="ws://127.0.0.1:1/", WWW_Authenticate=challenge)
 
     async with nothing_left(), faking(refuse) as fake:
         with pytest.raises(kind, match=told) as raised:

@@ -20,9 +20,13 @@ from pegboard.limits import Limits
 from pegboard.protocol.framing.sse import Event, EventReader
 from pegboard.protocol.jsonrpc import is_batch
 
-WANTS_CREDENTIALS: Final = (
+_WANTS_CREDENTIALS: Final = (
     "The server requires credentials: send them as a header (on the command line: --header 'Authorization: Bearer …'), "
     "or log in with auth=OAuth()."
+)
+_REJECTS_CREDENTIALS: Final = (
+    "The server rejected the credentials that were sent: check them, or ask its operator for others "
+    "(`pegboard keys add NAME` makes a key, if it is a Pegboard server)."
 )
 _ERROR_BYTES: Final = 256 * 1024
 _BUSY: Final = frozenset({408, 429, 502, 503, 504})
@@ -106,7 +110,7 @@ class HttpRejection(Exception):
         text = self.error.message if self.error is not None else self._text
         message = f"{name}: answered {self.status}" + (f", {text[:200]!r}" if text else "")
         if self.status in (401, 403):
-            return Unauthorized(f"{message}. {WANTS_CREDENTIALS}", self.status, self._challenge)
+            return Unauthorized(f"{message}. {advise_on_credentials(self._challenge)}", self.status, self._challenge)
         wait = parse_retry_after(self._retry_after)
         if self.error is not None:
             refusal = refusal_of(self.error)
@@ -115,6 +119,11 @@ class HttpRejection(Exception):
         if self.status in _BUSY:
             return Unreachable(f"{message}. It is unavailable.", retry_after=wait)
         return MalformedMessage(f"{message} without an MCP message")
+
+
+def advise_on_credentials(challenge: str) -> str:
+    """What to do about a 401 or 403. RFC 6750, 3.1: a challenge has an error only if the request had credentials."""
+    return _REJECTS_CREDENTIALS if "error=" in challenge else _WANTS_CREDENTIALS
 
 
 def parse_retry_after(header: str) -> float | None:

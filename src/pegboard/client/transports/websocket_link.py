@@ -18,7 +18,7 @@ from pegboard.client.http.dialer import ConnectionProtocol, Dialer
 from pegboard.client.http.http_pool import HttpPool, header_lines
 from pegboard.client.links.duplex_link import DuplexLink
 from pegboard.client.links.link import Identity, LinkOptions, with_server_name
-from pegboard.client.transports.http_endpoint import WANTS_CREDENTIALS, parse_retry_after
+from pegboard.client.transports.http_endpoint import advise_on_credentials, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
 from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
 
@@ -215,7 +215,7 @@ class WebSocketPipe(ConnectionProtocol):
         message = f"{self.name}: answered {status}" + (f", {body!r}" if body else "")
         if status in (401, 403):
             challenge = ", ".join(response.headers.get_all("WWW-Authenticate"))
-            self._fail(Unauthorized(f"{message}. {WANTS_CREDENTIALS}", status, challenge))
+            self._fail(Unauthorized(f"{message}. {advise_on_credentials(challenge)}", status, challenge))
         else:
             wait = parse_retry_after("".join(response.headers.get_all("Retry-After")))
             self._fail(Unreachable(f"{message}, and did not open a WebSocket", retry_after=wait))
