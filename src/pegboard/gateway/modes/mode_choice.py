@@ -106,7 +106,7 @@ class ModeCosts(Struct, frozen=True, kw_only=True):
         largest = max(self.opened, key=lambda name: self.opened[name], default=None)
         more = "" if largest is None else f", {self.opened[largest]:,} with {largest} open"
         yield f"dynamic: {about}{self.dynamic:,} tokens{more}"
-        compared = f"{self.saved:.1%} less than all" if self.proxy < self.all else "no less than all"
+        compared = f"{self.saved:.1%} less than all" if self.proxy < self.all else "not less than all"
         yield f"proxy: {about}{self.proxy:,} tokens, {compared}"
 
 
