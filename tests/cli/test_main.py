@@ -54,6 +54,8 @@ def test_an_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
             "unrecognized arguments: --prot 80, did you mean '--port'?\nRun `pegboard run",
         ),
         (("keys", "list", "--stroe=a"), "unrecognized arguments: --stroe=a, did you mean '--store'?"),
+        (("call", "x.py", "add", "--a", "2"), "unrecognized arguments: --a 2\nRun `pegboard call --help`"),
+        (("call", "x.py"), "pegboard call: the following arguments are required: TOOL\nRun `pegboard call --help`"),
         (("dev", "--stdio"), "unrecognized arguments: --stdio\nRun `pegboard dev --help`"),
         (("connect", "cursr"), "invalid choice: 'cursr', did you mean 'cursor'?\nRun `pegboard connect --help`"),
         (("run",), "pegboard run: the following arguments are required: TARGET[:BOARD]\nRun `pegboard run --help`"),

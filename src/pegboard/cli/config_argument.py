@@ -67,7 +67,10 @@ class EditedConfig(Struct, frozen=True):
     def change(self, edits: Sequence[Edit]) -> str:
         """The text of the file with these changes, if it is a valid configuration."""
         text = apply_edits(self.file.text, edits, self.file.path)
-        read_config(self.file.path, text=text)
+        try:
+            read_config(self.file.path, text=text)
+        except SetupError as problem:
+            raise SetupError(f"Nothing was written: with this change, {problem}") from None
         return text
 
 

@@ -120,7 +120,9 @@ def read_target(
             help="a board (a Python file, a module or a folder), a gateway configuration, or the URL of a server: http(s), ws(s)",
         )
     for name, about in arguments.items():
-        parser.add_argument(name, **about)
+        added = parser.add_argument(name, **about)
+        # Otherwise argparse lists them as required when another argument is missing.
+        added.required = added.required and added.nargs != "*"
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
     parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to the URL")
     parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")

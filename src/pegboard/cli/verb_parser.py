@@ -27,9 +27,11 @@ class SuggestingParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         unknown = message.partition("unrecognized arguments: ")[2].split()
         for word in unknown:
-            near = difflib.get_close_matches(word.partition("=")[0], _flags(self), 1, _SIMILAR)
+            # Without the dashes, which would make any two short flags similar.
+            names = {flag.lstrip("-"): flag for flag in _flags(self)}
+            near = difflib.get_close_matches(word.partition("=")[0].lstrip("-"), names, 1, _SIMILAR)
             if word.startswith("--") and near:
-                message += f", did you mean {near[0]!r}?"
+                message += f", did you mean {names[near[0]]!r}?"
                 break
         self.exit(2, f"{self.prog}: {message}\nRun `{self.prog} --help` for its arguments.\n")
 

@@ -71,11 +71,19 @@ def test_a_tool_that_is_not_there_is_exit_2_with_the_one_meant(target: str) -> N
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("words", [["a"], ['{"a": 1'], ["{a: 1}"]])
-def test_arguments_that_cannot_be_read_are_exit_2(words: list[str]) -> None:
-    code, out, err = run_here("call", HELLO, "add", *words)
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("b", "'b' is not KEY=VALUE; write b=… or"),
+        ("2", "'2' is not KEY=VALUE; write a=2 or"),
+        ('{"a": 1', "The arguments are not valid JSON"),
+        ("{a: 1}", "The arguments are not valid JSON"),
+    ],
+)
+def test_arguments_that_cannot_be_read_are_exit_2(word: str, told: str) -> None:
+    code, out, err = run_here("call", HELLO, "add", word)
     assert (code, out) == (2, "")
-    assert "Traceback" not in err
+    assert told in err
 
 
 def test_the_tools_are_listed_with_their_arguments(target: str) -> None:

@@ -87,6 +87,7 @@ def test_the_file_of_a_client_can_be_used_as_a_configuration(home: Path) -> None
         (["add", "x", "https://x.example", "--env", "A=1"], "--env is for a command"),
         (["add", "x", "y", "--header", "A: b"], "--header is for a URL"),
         (["add", "x", "ftp://x.example/mcp", "--toolbox", "a b"], "a b"),
+        (["add", "x", "absent.py"], "Nothing was written: with this change, "),
         (["add", "x"], "add one server: a URL, a file, or a command after --"),
         (["remove", "note"], "has no server 'note'; did you mean 'notes'?"),
     ],

@@ -105,7 +105,8 @@ def read_arguments(words: list[str], schema: object) -> Mapping[str, object]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals:
-            raise SetupError(f"{word!r} is not KEY=VALUE; write {word}=… or pass all arguments as one JSON object")
+            pair = f"{next(iter(properties))}={word}" if properties and word not in properties else f"{word}=…"
+            raise SetupError(f"{word!r} is not KEY=VALUE; write {pair} or pass all arguments as one JSON object")
         arguments[key] = text if properties.get(key, {}).get("type") == "string" else _value(text)
     return arguments
 
