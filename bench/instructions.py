@@ -36,6 +36,9 @@ WAYS = {
     "asgi": "tools/call 2026-07-28, mounted under uvicorn",
     "asgi-mixed": "tools/call 2025-11-25, 16 sessions mixed, mounted under uvicorn",
     "raw": "a bare application on uvicorn",
+    "steps": "ten progress events, 2026-07-28",
+    "steps-legacy": "ten progress events, 2025-11-25",
+    "raw-steps": "ten progress events of a bare application on uvicorn",
     "hop": "2026-07-28 through a gateway to our board on HTTP",
     "hop-legacy": "2025-11-25 through a gateway to our board on HTTP",
     "hop-stdio": "2026-07-28 through a gateway to our board on stdio",
@@ -47,6 +50,7 @@ SERVERS = {
     "asgi": ("board.py", "asgi"),
     "asgi-mixed": ("board.py", "asgi"),
     "raw": ("raw_asgi.py", "http"),
+    "raw-steps": ("raw_asgi.py", "http"),
 }
 
 
@@ -63,16 +67,19 @@ class Calls:
 
     def _prepare(self, server: Listening, way: str) -> list[cycle[bytes]]:
         """The requests of each connection."""
-        method, params = messages.ADD
+        streams = "steps" in way
+        method, params = messages.STEPS if streams else messages.ADD
         if way.startswith("hop"):
             wait_until_listed(server, TOOLS)
             params = {**params, "name": TOOL}
         if not way.endswith(("legacy", "mixed")):
-            return [cycle(messages.modern_posts(server.port, method, params))] * CONNECTIONS
+            return [cycle(messages.modern_posts(server.port, method, params, token=streams))] * CONNECTIONS
         sessions = [server.open_session() for _ in range(CONNECTIONS)]
         if way.endswith("mixed"):
             return [cycle(messages.mixed_posts(server.port, method, params, sessions))] * CONNECTIONS
-        return [cycle(messages.legacy_posts(server.port, method, params, session)) for session in sessions]
+        return [
+            cycle(messages.legacy_posts(server.port, method, params, session, token=streams)) for session in sessions
+        ]
 
     def run(self, turns: int) -> None:
         for _ in range(turns):
@@ -81,13 +88,22 @@ class Calls:
                 line.sendall(next(requests))
             os.kill(self._pid, signal.SIGCONT)
             for line in self._lines:
-                answer = line.recv(65536)
+                answer = b""
+                while not _is_whole(answer):
+                    answer += line.recv(65536)
                 if not answer.startswith(b"HTTP/1.1 200"):
                     raise RuntimeError(f"the server answered {answer[:200]!r}")
 
     def close(self) -> None:
         for line in self._lines:
             line.close()
+
+
+def _is_whole(answer: bytes) -> bool:
+    """Whether a response is complete; some servers send its head first."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    return body.endswith(b"0\r\n\r\n") if length is None else len(body) == int(length[1])
 
 
 def count(way: str, python: str = sys.executable, source: str = "", profile: Path | None = None) -> int:

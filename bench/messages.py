@@ -62,12 +62,12 @@ def modern_posts(port: int, method: str, params: Mapping[str, Any], *, token: bo
     return [post(port, modern(method, vary(params, number), number, token=token), headers) for number in NUMBERS]
 
 
-def legacy_posts(port: int, method: str, params: Mapping[str, Any], *sessions: str) -> list[bytes]:
+def legacy_posts(port: int, method: str, params: Mapping[str, Any], *sessions: str, token: bool = False) -> list[bytes]:
     """Legacy requests of these sessions in turn that differ in their ids and arguments."""
     return [
         post(
             port,
-            write(method, vary(params, number), number),
+            write(method, {**vary(params, number), **({"_meta": {"progressToken": number}} if token else {})}, number),
             {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session},
         )
         for number, session in zip(NUMBERS, cycle(sessions), strict=False)

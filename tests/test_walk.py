@@ -81,13 +81,16 @@ class Connection:
         assert session is not None, head
         self._headers["Mcp-Session-Id"] = session[1].decode()
 
-    def send_call(self, tool: str, arguments: dict[str, Any], **more: Any) -> None:
+    def send_call(self, tool: str, arguments: dict[str, Any], token: str | None = None, **more: Any) -> None:
         self._id += 1
         params: dict[str, Any] = {"name": tool, "arguments": arguments, **more}
         headers = {}
+        meta = {} if token is None else {"progressToken": token}
         if self._modern:
-            params = modern(params, **{"io.modelcontextprotocol/clientCapabilities": ASKABLE})
+            params = modern(params, **{"io.modelcontextprotocol/clientCapabilities": ASKABLE}, **meta)
             headers = {"Mcp-Method": "tools/call", "Mcp-Name": tool}
+        elif meta:
+            params["_meta"] = meta
         self.post({"jsonrpc": "2.0", "id": self._id, "method": "tools/call", "params": params}, **headers)
 
     async def call(self, tool: str, arguments: dict[str, Any], **more: Any) -> Any:

@@ -48,6 +48,9 @@ class RecordedSink:
             self.written += chunk
         return self._room.is_set() and not self.gone
 
+    def flush(self) -> None:
+        self._check_open()
+
     async def drain(self) -> None:
         await self._room.wait()
         if self.gone:

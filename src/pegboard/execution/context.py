@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from threading import get_ident
+from time import monotonic
 from typing import Any, NoReturn, TypeVar, overload
 
 from pegboard.asking.questions import Answer, Ask, Elicit, Root, Roots, Sample, Sampled, SampleInput
@@ -22,6 +23,9 @@ from pegboard.schema.plain_json import as_plain
 from pegboard.tasks.task_run import detach
 
 T = TypeVar("T")
+
+# How long a tool may send notifications before the event loop gets a turn.
+_TURN_SECONDS = 0.001
 
 # One lock for all tokens: it is held for a moment, and few tokens are ever watched or cancelled.
 _watching = threading.Lock()
@@ -141,7 +145,7 @@ class Context(CallScoped):
     the value itself.
     """
 
-    __slots__ = ("_call", "_call_resources", "_ended", "_loop", "_thread", "_token")
+    __slots__ = ("_call", "_call_resources", "_ended", "_loop", "_thread", "_token", "_turn_ends")
     awaited = True
 
     def __init__(
@@ -153,6 +157,7 @@ class Context(CallScoped):
         self._loop = loop
         self._thread = get_ident()
         self._ended = False
+        self._turn_ends = 0.0
 
     @property
     def caller(self) -> Caller:
@@ -202,7 +207,11 @@ class Context(CallScoped):
         total: how much there is, if that is known.
         message: what happens now.
         """
-        if not _is_number(done) or not (total is None or _is_number(total)):
+        try:
+            finite = math.isfinite(done) and (total is None or math.isfinite(total))
+        except (TypeError, OverflowError):
+            finite = False
+        if not finite:
             raise ValueError(f"Progress takes numbers, got {done!r:.40} of {total!r:.40}")
         if get_ident() == self._thread:
             return self._send_progress(done, total, message)
@@ -249,8 +258,14 @@ class Context(CallScoped):
     async def _emit(self, notice: Notification) -> None:
         await self._call.channel.emit(notice)
         # A channel does not wait for a client that keeps up or has left. A tool that only sends notifications would
-        # block the loop, which then could not notice that the client left, nor cancel the call.
-        await asyncio.sleep(0)
+        # block the loop, which then could not notice that the client left, nor cancel the call. A turn after each
+        # notification would cost more than the notification.
+        now = monotonic()
+        if not self._turn_ends:
+            self._turn_ends = now + _TURN_SECONDS
+        elif now >= self._turn_ends:
+            await asyncio.sleep(0)
+            self._turn_ends = monotonic() + _TURN_SECONDS
 
     @overload
     def elicit(self, message: str, schema: type[T], *, key: str = "") -> Coroutine[Any, Any, Answer[T]]: ...
@@ -426,10 +441,3 @@ class Context(CallScoped):
                 return future.result()  # type: ignore[return-value]  # see `wait`
         finally:
             end()
-
-
-def _is_number(value: object) -> bool:
-    try:
-        return math.isfinite(value)  # type: ignore[arg-type]  # raises TypeError for other types
-    except (TypeError, OverflowError):
-        return False

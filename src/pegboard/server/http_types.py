@@ -20,6 +20,7 @@ from pegboard.server.access import NO_ACCESS, Access
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 
+@final
 class Head(Struct, gc=False):
     """The head of one HTTP request; header names are lower-case, `repeated` names those that occur more than once.
 
@@ -77,6 +78,9 @@ class Sink(Protocol):
 
     def write(self, chunk: bytes) -> bool:
         """Send a chunk soon; False if the reader lags behind or has disconnected: then `drain` before the next."""
+
+    def flush(self) -> None:
+        """Send what was written now, if the server can."""
 
     async def drain(self) -> None:
         """Wait until the reader has caught up; raises ConnectionError once it has disconnected or is too slow for too

@@ -58,11 +58,20 @@ class Watchers(Generic[TopicT]):
         return end
 
 
+class _Group(Struct, eq=False):
+    """The logs of one session, the oldest first, and those of them that have ended, the earliest first."""
+
+    logs: dict[str, _Log]
+    ended: dict[str, _Log]
+    size: int = 0
+
+
 class _Log(Struct, eq=False):
     """The entries by number, in order; `kept` holds the numbers that must not be trimmed."""
 
     name: LogName
     about: bytes
+    group: _Group
     entries: dict[int, bytes]
     kept: set[int]
     last: int = 0
@@ -75,24 +84,13 @@ class _Log(Struct, eq=False):
         return next((seq for seq in self.entries if seq != end and seq not in self.kept), None)
 
 
-class _Group(Struct, eq=False):
-    """The logs of one session, the oldest first."""
-
-    logs: dict[str, _Log]
-    size: int = 0
-
-    def ended(self) -> list[_Log]:
-        """The logs that have ended, the earliest first."""
-        found = [log for log in self.logs.values() if log.ended is not None]
-        return sorted(found, key=lambda log: log.ended or 0.0)
-
-
 class MemoryLogs:
     """Logs in dictionaries, with limits per log, per session and in total."""
 
     def __init__(self, limits: Limits, clock: Clock = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
+        self._logs: dict[LogName, _Log] = {}
         self._groups: dict[str, _Group] = {}
         # The logs that ended earliest come first.
         self._ended: OrderedDict[LogName, _Log] = OrderedDict()
@@ -110,42 +108,42 @@ class MemoryLogs:
             if name in group.logs:
                 return False
             if len(group.logs) >= self._limits.session_streams:
-                ended = group.ended()
-                if not ended:
+                if not group.ended:
                     return False
-                self._remove(ended[0])
-        self._groups.setdefault(session, _Group({})).logs[name] = _Log(log, about, {}, set())
+                self._remove(next(iter(group.ended.values())))
+        group = self._groups.setdefault(session, _Group({}, {}))
+        group.logs[name] = self._logs[log] = _Log(log, about, group, {}, set())
         return True
 
     async def append(self, log: LogName, seq: int, data: bytes, *, keep: bool = False, end: bool = False) -> bool:
-        self._expire()
-        found = self._find(log)
+        found = self._logs.get(log)
         if found is None or seq != found.last + 1 or found.ended is not None:
             return False
         found.last = seq
         found.entries[seq] = data
-        self._spare.setdefault(log, found)
+        self._spare[log] = found
         self._weigh(found, len(data))
         if keep:
             found.kept.add(seq)
         if end:
+            self._expire()
             found.kept.clear()
             found.ended = self._clock()
-            self._ended[log] = found
+            self._ended[log] = found.group.ended[log[1]] = found
             self._expire_later()
         self._trim(found)
         self._watchers.notify(log)
         return True
 
     async def release(self, log: LogName, seq: int) -> None:
-        found = self._find(log)
+        found = self._logs.get(log)
         if found is not None:
             found.kept.discard(seq)
             self._spare.setdefault(log, found)
 
     async def read(self, log: LogName, after: int, limit: int) -> LogPage | None:
         self._expire()
-        found = self._find(log)
+        found = self._logs.get(log)
         if found is None:
             return None
         # Most readers are near the end, so search from there.
@@ -165,13 +163,9 @@ class MemoryLogs:
     def watch(self, log: LogName, watcher: Watcher) -> Callable[[], None]:
         return self._watchers.watch(log, watcher)
 
-    def _find(self, log: LogName) -> _Log | None:
-        group = self._groups.get(log[0])
-        return None if group is None else group.logs.get(log[1])
-
     def _weigh(self, log: _Log, more: int) -> None:
         log.size += more
-        self._groups[log.name[0]].size += more
+        log.group.size += more
         self._size += more
 
     # -- limits ------------------------------------------------------------------------------------------------------
@@ -180,11 +174,9 @@ class MemoryLogs:
         limits = self._limits
         while (len(log.entries) > limits.stream_events or log.size > limits.stream_bytes) and self._cut(log):
             pass
-        group = self._groups[log.name[0]]
-        if log.ended is not None:
-            ended = group.ended()
-            for name in ended[: max(0, len(ended) - limits.ended_streams)]:
-                self._remove(name)
+        group = log.group
+        while len(group.ended) > limits.ended_streams:
+            self._remove(next(iter(group.ended.values())))
         if group.size > limits.session_bytes:
             self._trim_session(group)
         if self._size > limits.stored_bytes:
@@ -196,9 +188,8 @@ class MemoryLogs:
             while group.size > limit and self._cut(log):
                 pass
         # Keep the newest ended log: its client is about to read it.
-        for log in group.ended()[:-1]:
-            if group.size > limit:
-                self._remove(log)
+        while group.size > limit and len(group.ended) > 1:
+            self._remove(next(iter(group.ended.values())))
 
     def _trim_all(self) -> None:
         limit = self._limits.stored_bytes
@@ -241,8 +232,9 @@ class MemoryLogs:
         self._weigh(log, -log.size)
         self._ended.pop(log.name, None)
         self._spare.pop(log.name, None)
-        group = self._groups[session]
-        del group.logs[name]
+        group = log.group
+        del self._logs[log.name], group.logs[name]
+        group.ended.pop(name, None)
         if not group.logs:
             del self._groups[session]
         self._watchers.notify(log.name)

@@ -7,14 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from pegboard.protocol.jsonrpc import has_line_break
-
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 
 def event(data: bytes, event_id: str | None = None, name: str | None = None) -> bytes:
     """One event; data of several lines (never encoded JSON) takes a field for each, so that it cannot end early."""
-    if has_line_break(data):
+    if data.find(b"\n") >= 0 or data.find(b"\r") >= 0:
         data = b"\ndata: ".join(data.splitlines())
     if event_id is None and name is None:
         return b"data: %b\n\n" % data

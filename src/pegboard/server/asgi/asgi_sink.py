@@ -57,6 +57,9 @@ class AsgiSink(Struct, eq=False):
             self.wake()
         return self._held <= self.limits.write_buffer
 
+    def flush(self) -> None:
+        """Do nothing: the task of the ASGI server sends, when it has its turn."""
+
     async def drain(self) -> None:
         if self._held > self.limits.write_buffer:
             if self._room is None:

@@ -95,9 +95,14 @@ class HttpExchange(Struct, eq=False):
         message = self._codec.notice(notice)
         if not message:
             return
-        if not self.streaming:
+        begins = not self.streaming
+        if begins:
             self._open(sink)
-        if sink.write(sse.event(message)):
+        keeps_up = sink.write(sse.event(message))
+        if begins:
+            # The client sees at once that the call has begun; later notifications are sent together if they can be.
+            sink.flush()
+        if keeps_up:
             return
         try:
             await sink.drain()
