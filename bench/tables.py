@@ -81,7 +81,7 @@ def _source(runs: dict[str, Run]) -> str:
     for part, run in sorted(runs.items()):
         packages = ", ".join(f"{name} {number}" for name, number in sorted(run.versions.items()) if name != "python")
         lost, spread = run.noise["lost"], run.noise["spread"]
-        noise = f"other programs took {lost:.1%} of a core, equal loops differed by {spread:.1%}"
+        noise = f"other programs took {lost:.1%} of a core, the speed of a core differed by {spread:.1%}"
         lines.append(f"- `{part}`: {run.date}, {run.machine}, {run.versions['python']}; {packages}; {noise}.")
     return "\n".join([*lines, ""])
 
