@@ -22,9 +22,9 @@ HEAD = """\
 Every verb of `pegboard`, as `pegboard VERB --help` describes it. `scripts/command_line.py` writes this page.
 
 - **stdout** has the result, stderr everything else. `--json` prints the result as JSON; the verbs that serve have `--log-format json` instead. Without `--json`, those that edit a file show a diff.
-- **Exit codes**: 0 ok, 1 a tool returned an error or a check found something, 2 wrong usage or set-up, 3 cannot connect. Each verb says what they mean for it.
+- **Exit codes**: 0 ok, 1 a tool returned an error or a check found something, 2 wrong usage or set-up, 3 cannot connect, 130 interrupted with Ctrl+C. Each verb says what they mean for it.
 - **Completion** of verbs, flags, their values and files: `eval "$(pegboard completion bash)"`, also for zsh and fish.
-- **Colour** is not used, so there is nothing that `NO_COLOR` would have to turn off; progress is drawn on a terminal alone.
+- **Colour** is not used, so there is nothing that `NO_COLOR` would have to turn off; progress is drawn on a terminal alone, and tables fit its width.
 - **Systems**: Linux and macOS. On Windows, everything works that does not fork processes or bind Unix sockets: `dev`, `--reload`, `--workers` and `--uds`
   say so and stop, and [confinement](confinement.md) is for Linux alone. `pegboard doctor` says what a machine has.
 """

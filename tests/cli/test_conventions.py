@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -24,6 +25,16 @@ def test_the_help_of_a_verb_ends_with_an_example_and_its_exit_codes(verb: str) -
     text = parser_of(verb).format_help()
     assert f"\n  pegboard {verb}" in text or f'"$(pegboard {verb}' in text
     assert "exit codes: 0 " in text
+
+
+@pytest.mark.parametrize("verb", ["run", "up", "dev"])
+def test_the_first_screen_of_help_has_the_usual_flags_of_a_serving_verb(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = "\n".join(parser_of(verb).format_help().splitlines()[:24])
+    assert all(f"\n  {flag}" in screen for flag in ("--host", "--port", "--store"))
+    assert re.match(rf"usage: pegboard {verb} \[options\] \S+\n\n", screen)
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in GROUPS["serving"]])

@@ -20,7 +20,7 @@ import pytest
 from pegboard import Limits
 from pegboard.approvals.approval_request import ApprovalRequest, write_arguments
 from pegboard.approvals.approval_store import Approvals
-from pegboard.cli.output import CLEAR_LINE
+from pegboard.cli.terminal.output import CLEAR_LINE
 from pegboard.cli.verbs import GROUPS, VERBS
 from pegboard.rules.rule import Approval
 from pegboard.stores.store_url import open_store

@@ -23,6 +23,8 @@ SERVERS = ("dev", "up")
 
 def test_every_command_and_snippet_of_the_tutorial_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEGBOARD_PORT", "0")
+    # A narrower terminal cuts the tables.
+    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     tried = [try_block(kind, text) for kind, text in blocks(monkeypatch)]

@@ -1,1 +1,1 @@
-"""The `pegboard` command: what its verbs share."""
+"""The `pegboard` command: its verbs, and what they read and write on this machine."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.call import Json
-from pegboard.cli.output import note, show_json, show_text
+from pegboard.cli.terminal.output import note, show_json, show_text
 from pegboard.config.editing.edits import parse_text
 from pegboard.config.editing.text_file import TextFile
 from pegboard.config.foreign.known_clients import REFERENCE

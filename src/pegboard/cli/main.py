@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from pegboard import __version__
-from pegboard.cli.verb_parser import SuggestingParser
+from pegboard.cli.arguments.verb_parser import SuggestingParser
 from pegboard.cli.verbs import VERBS, module_of, render_verbs
 from pegboard.errors import PegboardError
 from pegboard.logs.log_lines import guard_last_resort, report_setup_error

@@ -27,9 +27,13 @@ from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS
 
 DEFAULT_PORT: Final = 7332
 
-HTTP: Final = "HTTP"
+COMMON: Final = ""
+ACCESS: Final = "address and access"
+PROTOCOL: Final = "protocol"
 SCALING: Final = "workers and restarts"
 LOGGING: Final = "logging"
+GROUPS: Final = (ACCESS, PROTOCOL, SCALING, LOGGING)
+"""The groups of options in `--help`, after those that most people need."""
 
 Transport: TypeAlias = Literal["auto", "http", "stdio"]
 Names: TypeAlias = str | Sequence[str]
@@ -41,7 +45,7 @@ class Help(Struct, frozen=True):
     text: str
     default: object
     placeholder: str | None = None
-    group: str = HTTP
+    group: str = ACCESS
 
 
 _ENDPOINTS = f"deprecated endpoints to serve: {','.join(DEPRECATED_ENDPOINTS)}, all or none"
@@ -57,18 +61,20 @@ class MountOptions(TypedDict, total=False):
 
     cors: Annotated[Names, Help("allow browser pages of this origin to call the server", (), "ORIGIN")]
     allow_host: Annotated[Names, Help("accept this host name in URLs, besides localhost and IP addresses", (), "NAME")]
-    legacy_endpoints: Annotated[Names, Help(_ENDPOINTS, "all", "NAMES")]
-    direct_methods: Annotated[bool, Help("call a tool by its name as the method of a request, at /rpc and /ws", False)]
-    store: Annotated[str, Help(_STORE, "memory", "ADDRESS", SCALING)]
-    sessions: Annotated[Literal["on", "off"], Help(_SESSIONS, "on", group=SCALING)]
+    legacy_endpoints: Annotated[Names, Help(_ENDPOINTS, "all", "NAMES", group=PROTOCOL)]
+    direct_methods: Annotated[
+        bool, Help("call a tool by its name as the method of a request, at /rpc and /ws", False, group=PROTOCOL)
+    ]
+    store: Annotated[str, Help(_STORE, "memory", "ADDRESS", group=COMMON)]
+    sessions: Annotated[Literal["on", "off"], Help(_SESSIONS, "on", group=PROTOCOL)]
 
 
 class ServingOptions(MountOptions, total=False):
     """The options of `board.run()`, `gateway.run()`, `pegboard run` and `pegboard up`."""
 
     transport: Annotated[Transport, Help("auto: stdio if stdin is a pipe, as a client starts us, else HTTP", "auto")]
-    host: Annotated[str, Help("address to bind", "127.0.0.1", "ADDRESS")]
-    port: Annotated[int, Help("port to bind, 0 for any free one", DEFAULT_PORT, "PORT")]
+    host: Annotated[str, Help("address to bind", "127.0.0.1", "ADDRESS", group=COMMON)]
+    port: Annotated[int, Help("port to bind, 0 for any free one", DEFAULT_PORT, "PORT", group=COMMON)]
     uds: Annotated[str | None, Help("bind a Unix socket instead", None, "PATH")]
     public: Annotated[bool, Help("allow --host to be an address that other machines can reach", False)]
     no_auth: Annotated[bool, Help("with --public: serve callers without authentication", False)]
@@ -76,9 +82,9 @@ class ServingOptions(MountOptions, total=False):
     tls_key: Annotated[str | None, Help("private key of the certificate (PEM)", None, "FILE")]
     path_prefix: Annotated[str, Help("serve all endpoints below this path", "", "/PATH")]
     trusted_proxy: Annotated[Names, Help("trust the X-Forwarded-… headers of this proxy", (), "ADDRESS")]
-    websocket: Annotated[bool, Help("serve WebSockets at /ws", True)]
-    workers: Annotated[int, Help(_WORKERS, 1, "N", SCALING)]
-    drain: Annotated[float | None, Help(_DRAIN, None, "SECONDS", SCALING)]
+    websocket: Annotated[bool, Help("serve WebSockets at /ws", True, group=PROTOCOL)]
+    workers: Annotated[int, Help(_WORKERS, 1, "N", group=SCALING)]
+    drain: Annotated[float | None, Help(_DRAIN, None, "SECONDS", group=SCALING)]
     debug: Annotated[bool, Help(_DEBUG, False, group=LOGGING)]
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Help("least severe level to log", "info", group=LOGGING)

@@ -168,7 +168,7 @@ def test_discovering_lists_files_servers_and_problems_without_secrets_and_starts
     code, out, err = run_here("discover")
     assert code == 1
     assert f"Cursor, user: {home}/.cursor/mcp.json" in out
-    assert "files  stdio      python -m files" in out
+    assert "files  stdio  python -m files" in out
     assert "not set: FILES_KEY" in out
     assert "Claude Code, local /work/shop:" in out
     assert "no program 'no-such-program' on this machine" in out

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pegboard import Auth, Board, Client
+from pegboard.cli.arguments.serving_flags import add_flags, read_options
 from pegboard.cli.commands.serving.run_command import announce
-from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.serving_options import ServingOptions, resolve_options
 from tests.server_processes import PEGBOARD, HttpChild, StdioChild

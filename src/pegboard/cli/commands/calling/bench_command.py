@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+from pegboard.cli.arguments.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, run
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.calling.call_command import read_arguments
-from pegboard.cli.output import show, show_json
-from pegboard.cli.progress_bar import ProgressBar
-from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, run
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import show, show_json
+from pegboard.cli.terminal.progress_bar import ProgressBar
 from pegboard.client.client import Client
 from pegboard.errors import Refusal, SetupError
 from pegboard.server.http.guard import is_loopback

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from pegboard.call import Json
-from pegboard.cli.output import note, show, show_json, show_text
-from pegboard.cli.progress_bar import ProgressBar
-from pegboard.cli.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.target_argument import OK, TOOL_ERROR, TargetArgument, read_target, report_missing, run
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json, show_text
+from pegboard.cli.terminal.progress_bar import ProgressBar
 from pegboard.errors import InvalidParams, SetupError
 from pegboard.logs.printable import printable
 from pegboard.protocol.content import is_note

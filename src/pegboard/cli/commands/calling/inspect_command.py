@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pegboard.call import Json
+from pegboard.cli.arguments.target_argument import OK, TargetArgument, read_target, run
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.calling.list_command import print_tools
-from pegboard.cli.output import show, show_json
-from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import show, show_json
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.client.client import Client
 from pegboard.errors import MethodNotFound
 from pegboard.protocol.params import PREFIX
@@ -82,6 +83,5 @@ def _print(found: Mapping[str, Sequence[Mapping[str, Json]]]) -> None:
         if found[kind]:
             show()
             show(counted(len(found[kind]), kind[:-1]))
-        for item in found[kind]:
-            summary = str(item.get("description") or item.get("title") or "").partition("\n")[0]
-            show(f"  {item.get(member)}  {summary}".rstrip())
+        summaries = [str(item.get("description") or item.get("title") or "").partition("\n")[0] for item in found[kind]]
+        show_rows([(str(item.get(member)), text) for item, text in zip(found[kind], summaries, strict=True)], "  ")

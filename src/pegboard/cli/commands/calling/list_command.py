@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.target_argument import TargetArgument, read_target, report_missing, run
-from pegboard.cli.verb_parser import VerbParser
-from pegboard.logs.printable import printable
+from pegboard.cli.arguments.target_argument import TargetArgument, read_target, report_missing, run
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_json
+from pegboard.cli.terminal.tables import show_rows
 
 
 def main(argv: list[str]) -> int:
@@ -35,10 +35,7 @@ async def _list(pointed: TargetArgument) -> int:
 
 def print_tools(tools: Sequence[Mapping[str, object]], indent: str = "") -> None:
     """Each tool on its own line, with its arguments and the first line of its description."""
-    width = min(max((len(_signature(tool)) for tool in tools), default=0), 60)
-    for tool in tools:
-        summary = str(tool.get("description") or "").partition("\n")[0]
-        show(f"{indent}{_signature(tool):<{width}}  {summary}".rstrip())
+    show_rows([(_signature(tool), str(tool.get("description") or "").partition("\n")[0]) for tool in tools], indent)
 
 
 def _signature(tool: Mapping[str, object]) -> str:
@@ -46,4 +43,4 @@ def _signature(tool: Mapping[str, object]) -> str:
     properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
     required = schema.get("required", []) if isinstance(schema, dict) else []
     names = [name if name in required else f"{name}?" for name in properties]
-    return printable(f"{tool.get('name')}({', '.join(names)})")
+    return f"{tool.get('name')}({', '.join(names)})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pegboard.call import Json
+from pegboard.cli.arguments.target_argument import OK, TargetArgument, read_target, run
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.calling.call_command import print_content
-from pegboard.cli.output import show, show_json
-from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import show, show_json
 from pegboard.errors import SetupError
 from pegboard.logs.printable import printable
 from pegboard.protocol.json_values import objects_in

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 
 from pegboard.call import Json
-from pegboard.cli.output import note, show, show_json, show_text
-from pegboard.cli.target_argument import OK, TargetArgument, read_target, run
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.target_argument import OK, TargetArgument, read_target, run
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json, show_text
 
 
 def main(argv: list[str]) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from pegboard.call import Json
-from pegboard.cli.config_argument import open_config
+from pegboard.cli.arguments.config_argument import open_config
+from pegboard.cli.arguments.target_argument import is_url, read_headers
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.file_change import write_change, write_change_as_json
-from pegboard.cli.target_argument import is_url, read_headers
-from pegboard.cli.verb_parser import VerbParser
 from pegboard.errors import SetupError
 
 _EXAMPLES = (

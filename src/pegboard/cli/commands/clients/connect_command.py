@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pegboard.call import Json
+from pegboard.cli.arguments.target_argument import is_url, read_headers, with_default_path
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.file_change import write_change
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.target_argument import is_url, read_headers, with_default_path
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.config.editing.edits import Edit, apply_edits, parse_text
 from pegboard.config.editing.text_file import TextFile, open_text_file
 from pegboard.config.foreign.known_clients import (

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from pegboard.call import Json
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_json
+from pegboard.cli.terminal.tables import show_rows, show_wrapped
 from pegboard.config.foreign.found_servers import FoundFile, FoundServer, find_files
 from pegboard.config.foreign.known_clients import CLIENTS
 from pegboard.middleware.observability.masking import mask, mask_command, mask_text
@@ -43,16 +44,13 @@ def main(argv: list[str]) -> int:
 
 
 def _print(file: FoundFile) -> None:
-    show(f"{CLIENTS[file.client].title}, {file.scope}: {file.path}")
-    width = max((len(server.name) for server in file.servers), default=0)
+    show_wrapped(f"{CLIENTS[file.client].title}, {file.scope}: {file.path}")
+    show_rows([(server.name, transport(server), target(server)) for server in file.servers], "  ")
     for server in file.servers:
-        show(f"  {server.name:<{width}}  {transport(server):<9}  {target(server)}")
         for problem in server.problems(os.environ):
-            show(f"  {'':<{width}}  {problem}")
-    for warning in file.warnings:
-        show(f"  {warning}")
-    for line in file.problem.splitlines():
-        show(f"  {line}")
+            show_wrapped(f"{server.name}: {problem}", "  ")
+    for line in (*file.warnings, *file.problem.splitlines()):
+        show_wrapped(line, "  ")
 
 
 def transport(server: FoundServer) -> str:

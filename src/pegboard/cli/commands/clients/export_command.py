@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from pegboard.call import Json
+from pegboard.cli.arguments.target_argument import TargetArgument, is_url, read_target, run, with_default_path
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.clients.connect_command import name_of, server_name, start_words
-from pegboard.cli.output import note, show_text
 from pegboard.cli.server_package import ServerFacts, bundle, registry_entry
-from pegboard.cli.target_argument import TargetArgument, is_url, read_target, run, with_default_path
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_text
 from pegboard.config.foreign.known_clients import CLIENTS, ServerAddress
 from pegboard.errors import SetupError
 from pegboard.protocol.params import PREFIX

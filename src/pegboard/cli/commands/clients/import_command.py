@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from pegboard.call import Json
-from pegboard.cli.config_argument import open_config
+from pegboard.cli.arguments.config_argument import open_config
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.file_change import show_change_as_json, show_diff, write_change, write_change_as_json
-from pegboard.cli.output import note
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note
 from pegboard.config.foreign.found_servers import FoundFile, find_files, read_client_file
 from pegboard.config.foreign.known_clients import CLIENTS
 from pegboard.errors import SetupError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pegboard.cli.config_argument import open_config
+from pegboard.cli.arguments.config_argument import open_config
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.file_change import write_change, write_change_as_json
-from pegboard.cli.verb_parser import VerbParser
 from pegboard.config.editing.edits import Edit
 
 

@@ -17,12 +17,12 @@ import msgspec
 from pegboard import __version__
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
+from pegboard.cli.arguments.target_argument import read_headers
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
-from pegboard.cli.output import ask_for, note, note_lines, show, show_json, show_text
 from pegboard.cli.server_store import open_server_store, store_of
-from pegboard.cli.target_argument import read_headers
-from pegboard.cli.terminal_form import on_terminal
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import ask_for, note, note_lines, show, show_json, show_text
+from pegboard.cli.terminal.terminal_form import on_terminal
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool, PooledRequest
 from pegboard.config.gateway_config import read_config

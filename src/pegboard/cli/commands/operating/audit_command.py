@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from pegboard.cli.arguments.record_filters import RecordFilter, add_filters, read_filters
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_folder
-from pegboard.cli.output import note, show, show_json, show_json_line
-from pegboard.cli.record_filters import RecordFilter, add_filters, read_filters
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json, show_json_line
+from pegboard.cli.terminal.tables import show_wrapped
 from pegboard.errors import SetupError
 from pegboard.middleware.audit.chain_files import MAX_LINE, Segment, chains_in
 from pegboard.middleware.audit.hash_chain import read_chain_keys
@@ -124,7 +125,7 @@ def _show(folder: Path, wanted: RecordFilter, last: int, as_json: bool) -> int:
         if as_json:
             show_json_line(line)
         else:
-            show(_describe(record))
+            show_wrapped(_describe(record))
     return OK
 
 

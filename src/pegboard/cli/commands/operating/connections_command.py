@@ -6,16 +6,17 @@ import argparse
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from pegboard.auth.local_user import local_user
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
-from pegboard.cli.output import note, show
 from pegboard.cli.server_store import open_server_store, store_of
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
 from pegboard.gateway.connections.user_connections import Server, UserConnections
 from pegboard.gateway.connections.vault import StoredConnection, Vault, vault_key_missing
@@ -76,14 +77,14 @@ async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) 
             return OK
     if not found:
         note("There are no connections")
-    for entry in found:
-        fields = _fields(connections, entry)
-        name = fields["server"] or fields["url"]
-        issuer = f"   of {fields['issuer']}" if fields["issuer"] else ""
-        show(
-            f"{name}   {fields['principal']}{issuer}   since {time.strftime('%Y-%m-%d %H:%MZ', time.gmtime(entry.since))}"
-        )
+    show_rows([_row(_fields(connections, entry), entry.since) for entry in found])
     return OK
+
+
+def _row(fields: Mapping[str, str | float], since: float) -> tuple[str, ...]:
+    issuer = f"of {fields['issuer']}" if fields["issuer"] else ""
+    began = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(since))
+    return str(fields["server"] or fields["url"]), str(fields["principal"]), issuer, f"since {began}"
 
 
 async def _remove(connections: UserConnections, found: Sequence[StoredConnection]) -> int:

@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from pegboard.cli.output import note, show, show_json_line
-from pegboard.cli.record_filters import RecordFilter, add_filters, read_filters
+from pegboard.cli.arguments.record_filters import RecordFilter, add_filters, read_filters
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.server_store import open_server_store, store_of
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_json_line
+from pegboard.cli.terminal.tables import show_wrapped
 from pegboard.middleware.observability.call_feed import CallFeed, StoredCall
 from pegboard.stores.store import wait_for_hint
 
@@ -94,4 +95,4 @@ def _print(call: StoredCall, as_json: bool) -> None:
     who = call.principal or call.client or "-"
     repaired = f"  {call.repairs} repaired" if call.repairs else ""
     where = f"{call.lane}  " if call.lane else ""
-    show(f"{began}  {who}  {where}{call.name}  {call.outcome}  {call.ms:.1f} ms{repaired}")
+    show_wrapped(f"{began}  {who}  {where}{call.name}  {call.outcome}  {call.ms:.1f} ms{repaired}")

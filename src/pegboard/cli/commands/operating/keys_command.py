@@ -11,11 +11,12 @@ from contextlib import asynccontextmanager
 
 from pegboard.auth.api_keys import ApiKey, ApiKeys
 from pegboard.auth.local_user import local_user
+from pegboard.cli.arguments.time_argument import read_duration
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import Audited, audit_of
-from pegboard.cli.output import note, show, show_json
 from pegboard.cli.server_store import open_server_store, store_of
-from pegboard.cli.time_argument import read_duration
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.logs.audit_sink import Decision
 
 OK = 0
@@ -87,8 +88,7 @@ async def _list(address: str, *, as_json: bool) -> int:
     if not found:
         note("There are no keys; add one with `pegboard keys add NAME` and the same --config or --store")
     now = time.time()
-    for key in found:
-        show(_describe(key, now))
+    show_rows([_describe(key, now) for key in found])
     return OK
 
 
@@ -102,12 +102,12 @@ def _public(key: ApiKey) -> dict[str, object]:
     }
 
 
-def _describe(key: ApiKey, now: float) -> str:
-    parts = [key.name, f"added {_day(key.created)}"]
+def _describe(key: ApiKey, now: float) -> tuple[str, ...]:
+    ends = ""
     if key.expires is not None:
-        parts.append(f"{'expired' if key.expires <= now else 'expires'} {_day(key.expires)}")
-    parts += [f"{what} {' '.join(words)}" for what, words in (("scopes", key.scopes), ("roles", key.roles)) if words]
-    return "   ".join(parts)
+        ends = f"{'expired' if key.expires <= now else 'expires'} {_day(key.expires)}"
+    granted = [f"{what} {' '.join(words)}" for what, words in (("scopes", key.scopes), ("roles", key.roles)) if words]
+    return key.name, f"added {_day(key.created)}", ends, ", ".join(granted)
 
 
 def _day(seconds: float) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pegboard.auth.local_user import local_user
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.config.gateway_config import GatewayConfig, read_config
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway

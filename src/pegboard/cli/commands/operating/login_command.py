@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-from pegboard.cli.output import note, note_lines, show_json
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, note_lines, show_json
 from pegboard.client.client import Client
 from pegboard.client.login.browser import BrowserLogin
 from pegboard.config.gateway_config import ServerConfig, read_config

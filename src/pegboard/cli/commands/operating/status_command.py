@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pegboard.cli.output import note, show, show_json, show_rows
-from pegboard.cli.target_argument import CANNOT_CONNECT, OK, read_headers
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.target_argument import CANNOT_CONNECT, OK, read_headers
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
 from pegboard.errors import ServerFault, SetupError

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pegboard.demo
+from pegboard.cli.arguments.console_flags import add_console, add_console_flags, announce_console
+from pegboard.cli.arguments.serving_flags import add_flags, read_options
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.serving.run_command import command
 from pegboard.cli.commands.serving.up_command import Announcement
-from pegboard.cli.console_flags import add_console, add_console_flags, announce_console
-from pegboard.cli.serving_flags import add_flags, read_options
-from pegboard.cli.verb_parser import VerbParser
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, ToolboxConfig
 from pegboard.demo import desk, notes
 from pegboard.gateway.gateway import Gateway
@@ -79,6 +79,7 @@ def _toolbox(name: str, description: str, servers: tuple[ServerConfig, ...]) -> 
 def main(argv: list[str]) -> int:
     parser = VerbParser(
         prog="pegboard demo",
+        usage="pegboard demo [options]",
         description="Serve a gateway with three sample servers (in process, stdio, HTTP), on this machine only.",
         examples=("pegboard demo --open",),
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pegboard.cli.arguments.console_flags import add_console_flags
+from pegboard.cli.arguments.serving_flags import add_flags, read_options
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.serving.run_command import serve_reloading
 from pegboard.cli.commands.serving.up_command import serve_gateway
-from pegboard.cli.console_flags import add_console_flags
-from pegboard.cli.serving_flags import add_flags, read_options
-from pegboard.cli.verb_parser import VerbParser
 from pegboard.config.gateway_config import FILES as CONFIGS
 from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
@@ -23,6 +23,7 @@ _FILES: Final = ("board.py", "server.py", "app.py", "main.py", "tools.py")
 def main(argv: list[str]) -> int:
     parser = VerbParser(
         prog="pegboard dev",
+        usage="pegboard dev [options] [TARGET]",
         description="Serve a board over HTTP, with its console, and load it again when one of its files is edited. Callers "
         "on this machine see the tracebacks of tools that fail. With a configuration, serve it as `pegboard up --reload` does.",
         examples=("pegboard new shop && cd shop && pegboard dev", "pegboard dev tools.py --open"),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pegboard import __version__
 from pegboard.board import Board
-from pegboard.cli.console_flags import add_console, add_console_flags, announce_approvals, announce_console
-from pegboard.cli.serving_flags import add_flags, read_options
-from pegboard.cli.status_table import connect_lines, store_flag
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.console_flags import add_console, add_console_flags, announce_approvals, announce_console
+from pegboard.cli.arguments.serving_flags import add_flags, read_options
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.status_table import connect_lines, store_flag
 from pegboard.loading import files_of, load_board
 from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import choose_transport, run
@@ -27,6 +27,7 @@ from pegboard.tools.naming import counted
 def main(argv: list[str]) -> int:
     parser = VerbParser(
         prog="pegboard run",
+        usage="pegboard run [options] TARGET[:BOARD]",
         description="Serve a board: over stdio if a client started the process, else over HTTP.",
         examples=(
             "pegboard run examples/hello.py --port 8000",

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pegboard import __version__
+from pegboard.cli.arguments.console_flags import add_console, add_console_flags, announce_approvals, announce_console
+from pegboard.cli.arguments.serving_flags import add_flags, read_options
+from pegboard.cli.arguments.target_argument import is_url, read_headers
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.serving.run_command import command
-from pegboard.cli.console_flags import add_console, add_console_flags, announce_approvals, announce_console
-from pegboard.cli.serving_flags import add_flags, read_options
 from pegboard.cli.source_watch import SourceWatch
-from pegboard.cli.status_table import render_servers, render_status, store_flag
-from pegboard.cli.target_argument import is_url, read_headers
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.status_table import render_servers, render_status, store_flag
 from pegboard.config.gateway_config import find_config
 from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
@@ -34,6 +34,7 @@ _START_SECONDS = 300.0
 def main(argv: list[str]) -> int:
     parser = VerbParser(
         prog="pegboard up",
+        usage="pegboard up [options] [CONFIG]",
         description="Serve the servers of a configuration file as one: over HTTP, or over stdio to one client.",
         examples=("pegboard up .vscode/mcp.json", "pegboard up --mode proxy --stdio"),
         epilog="The file is JSON or TOML: ours, or that of Claude, Cursor, VS Code, Codex or Gemini. It is reloaded when it changes. Every flag has an environment variable, for example PEGBOARD_PORT=8000.",

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from pegboard.auth.principal import ANONYMOUS
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.config.gateway_config import FILES, GatewayConfig, ServerConfig, read_config
 from pegboard.config.mistakes import UnresolvedText, redact
 from pegboard.config.secret_sources import SOURCES

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.completion.completion_scripts import SHELLS, completion_script
-from pegboard.cli.output import show_json, show_text
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import show_json, show_text
 
 
 def main(argv: list[str]) -> int:

@@ -17,9 +17,10 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from pegboard import __version__
+from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.setup.check_command import check_target
-from pegboard.cli.output import note, show_json, show_rows
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_json
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.config.foreign.known_clients import CLIENTS, known_client
 from pegboard.config.gateway_config import find_config
 from pegboard.errors import PegboardError, SetupError

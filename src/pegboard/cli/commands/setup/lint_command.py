@@ -15,9 +15,10 @@ from msgspec import Struct
 from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.board import Board
 from pegboard.call_target import CalledTool
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.progress_bar import waiting
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show_json
+from pegboard.cli.terminal.progress_bar import waiting
+from pegboard.cli.terminal.tables import show_rows
 from pegboard.config.gateway_config import GatewayConfig, read_config
 from pegboard.config.mistakes import redact
 from pegboard.errors import SetupError
@@ -157,12 +158,13 @@ def _path(called: CalledTool) -> str:
 
 
 def _print(checked: _Checked, principal: Principal) -> None:
-    width = max((len(path) for _, path, _ in checked.items), default=0)
+    rows = []
     for kind, path, verdict in checked.items:
         scopes = f"; allowed with the scope {' '.join(verdict.scopes)}" if verdict.scopes else ""
         approval = verdict.approval
         asks = f"; {approval.wanted} ({approval.rule})" if approval is not None else ""
-        show(f"{verdict.effect:<5}  {kind:<9}  {path:<{width}}  {verdict.rule}{scopes}{asks}")
+        rows.append((verdict.effect, kind, path, f"{verdict.rule}{scopes}{asks}"))
+    show_rows(rows)
     seen = sum(verdict.listed for _, _, verdict in checked.items)
     who = repr(principal.id) if principal else "an anonymous caller"
     note(f"{who} sees {seen} of {counted(len(checked.items), 'item')}")

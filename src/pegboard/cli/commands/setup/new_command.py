@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pegboard.cli.output import note, show, show_json
-from pegboard.cli.verb_parser import VerbParser
+from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.errors import SetupError
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from pegboard.cli.output import CLEAR_LINE
-from pegboard.cli.progress_bar import waiting
+from pegboard.cli.terminal.output import CLEAR_LINE
+from pegboard.cli.terminal.progress_bar import waiting
 
 
 async def wait_until_shown(capsys: pytest.CaptureFixture[str]) -> str:

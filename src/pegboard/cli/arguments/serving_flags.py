@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from typing import Any, Unpack, cast
 
-from pegboard.server.serving_options import OPTIONS, ServingOption, ServingOptions, resolve_options
+from pegboard.server.serving_options import COMMON, GROUPS, OPTIONS, ServingOption, ServingOptions, resolve_options
 
 
 def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory", without: Collection[str] = ()) -> None:
@@ -18,9 +18,10 @@ def add_flags(parser: argparse.ArgumentParser, *, store: str = "memory", without
             transport.add_argument(
                 f"--{name}", action="store_const", dest="transport", const=name, default=argparse.SUPPRESS, help=text
             )
-    groups = {
-        title: parser.add_argument_group(title)
-        for title in dict.fromkeys(option.help.group for option in OPTIONS.values())
+    # Those without a group stay on the first screen.
+    groups: dict[str, argparse._ActionsContainer] = {
+        COMMON: parser,
+        **{title: parser.add_argument_group(title) for title in GROUPS},
     }
     for option in OPTIONS.values():
         if option.name not in ("transport", *without):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
+from typing import Final
 
+from pegboard.cli.terminal.tables import render_rows, width_of
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.servers.downstream import Downstream
 from pegboard.server.hosting import Hosted
 from pegboard.tools.naming import counted
 
+_INDENT: Final = "    "
+_WIDEST: Final = 110
 _WORDS = {"needs_login": "needs login"}
 
 
@@ -82,18 +87,15 @@ def _row(gateway: Gateway, server: Downstream) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
-    toolbox = None
-    for row in rows:
-        first = "" if row[0] == toolbox else row[0]
-        toolbox = row[0]
-        cells = [first, *row[1:5]]
-        told_row = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"    {told_row}".rstrip()
+    """The rows; the problem of a server is below its row, in full, since its last output explains its failure."""
+    width = width_of(sys.stderr)
+    before = [None, *(row[0] for row in rows)]
+    cells = [("" if row[0] == last else row[0], *row[1:5]) for row, last in zip(rows, before, strict=False)]
+    for row, line in zip(rows, render_rows(cells, width, _INDENT), strict=True):
+        yield line
         if row[5]:
-            # Below the table, in full: the last output of a server explains its failure.
-            indent = " " * (6 + widths[0])
-            yield from textwrap.wrap(row[5], 110, initial_indent=indent, subsequent_indent=indent)
+            below = _INDENT + "  "
+            yield from textwrap.wrap(row[5], width or _WIDEST, initial_indent=below, subsequent_indent=below)
 
 
 def _next_steps(gateway: Gateway, command: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from pegboard.cli.time_argument import read_moment
+from pegboard.cli.arguments.time_argument import read_moment
 
 
 class RecordFilter(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pegboard.asking.questions import Accepted, Declined
 from pegboard.call import Json
-from pegboard.cli.output import ask_for, note
+from pegboard.cli.terminal.output import ask_for, note
 from pegboard.client.client_channel import Elicitation
 from pegboard.protocol.json_values import as_object, objects_in, texts_in
 

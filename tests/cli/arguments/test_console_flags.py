@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from pegboard import Board
-from pegboard.cli.console_flags import add_console, add_console_flags
+from pegboard.cli.arguments.console_flags import add_console, add_console_flags
 from pegboard.errors import SetupError
 from pegboard.server.serving_options import resolve_options
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from pegboard.background_tasks import end_tasks
-from pegboard.cli.output import note, redraw
+from pegboard.cli.terminal.output import note, redraw
 
 SHOWN_AFTER_SECONDS: Final = 1.0
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pegboard
-from pegboard.cli.output import note
-from pegboard.cli.progress_bar import waiting
-from pegboard.cli.terminal_form import fill_in, on_terminal
+from pegboard.cli.terminal.output import note
+from pegboard.cli.terminal.progress_bar import waiting
+from pegboard.cli.terminal.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
 from pegboard.client.client_channel import OnElicit
 from pegboard.errors import Refusal, ServerFault, SetupError

@@ -23,11 +23,11 @@ _ONE_WORKER: Final = (
 
 
 def add_console_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--open", action="store_true", help="open the console in the browser")
     group = parser.add_argument_group("console")
     group.add_argument(
         "--no-console", action="store_false", dest="console", help="do not serve the console at /console"
     )
-    group.add_argument("--open", action="store_true", help="open the console in the browser")
     group.add_argument(
         "--no-history", action="store_false", dest="history", help="do not keep calls in the store, only in memory"
     )

@@ -1,0 +1,1 @@
+"""Arguments and flags that several verbs share."""

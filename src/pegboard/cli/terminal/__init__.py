@@ -1,0 +1,1 @@
+"""What verbs print on a terminal, and ask there."""
