@@ -368,7 +368,7 @@ class Board(BoardContent, Hosted):
             # Otherwise tools are added later.
             self._attached.warn_unmatched(self._called(), self.tools)
         await start_auth(self.auth, shared)
-        await self.start_sign_in(shared)
+        await self.start_pages(shared)
         if (metrics := self.find_metrics()) is not None:
             metrics.add_source(self.measure)
 

@@ -271,7 +271,7 @@ class Gateway(Hosted):
                 for seal in self._forwarder.seals:
                     seal.prefer(key)
         await start_auth(self.auth, shared)
-        await self.start_sign_in(shared)
+        await self.start_pages(shared)
         await self._endpoints.start(shared)
         self._servers.start()
         if (metrics := self.find_metrics()) is not None:
@@ -345,7 +345,7 @@ class Gateway(Hosted):
         if self._started:
             self._servers.start()
         self._rearrange()
-        await self.start_sign_in(self._shared)
+        await self.start_pages(self._shared)
         await self._change_auth(before, auth)
         await stop_servers(ended)
 

@@ -103,6 +103,7 @@ class Hosted(ServedApp):
     """A board or a gateway, with the methods that serve it."""
 
     approvals: Approvals
+    shared_store: SharedStore | None = None
     _url = ""
 
     @cached_property
@@ -140,8 +141,9 @@ class Hosted(ServedApp):
         link = self.approvals.url
         return link if not link or self.auth is not None else f"{link}?token={self.sign_in.link_token()}"
 
-    async def start_sign_in(self, shared: SharedStore | None) -> None:
-        """Share sign-ins with other processes, if there are pages."""
+    async def start_pages(self, shared: SharedStore | None) -> None:
+        """Share what pages need with other processes."""
+        self.shared_store = shared
         if "sign_in" in vars(self):
             await self.sign_in.start(shared)
 

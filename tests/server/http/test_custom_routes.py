@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from pegboard import Board, HttpRequest, HttpResponse, Limits, Principal
 from pegboard.console.console import PATH as CONSOLE
+from pegboard.console.status_document import ROUTE as OPERATOR
 from pegboard.errors import DeclarationError
 from pegboard.gateway.connections.connect_pages import PATH as CONNECT
 from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS, endpoint_paths
@@ -202,7 +203,7 @@ async def test_a_page_of_an_allowed_origin_may_call_a_route() -> None:
 
 
 def test_every_path_of_the_server_is_reserved() -> None:
-    served = {CONSOLE, CONNECT, APPROVALS, SIGN_IN, *endpoint_paths(DEPRECATED_ENDPOINTS)}
+    served = {CONSOLE, OPERATOR, CONNECT, APPROVALS, SIGN_IN, *endpoint_paths(DEPRECATED_ENDPOINTS)}
     served |= {"/mcp", "/ws", "/health", "/ready", "/metrics", "/toolboxes", "/.well-known"}
     assert {path.strip("/") for path in served} == RESERVED
 

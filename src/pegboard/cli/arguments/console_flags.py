@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from pegboard.console.console import Console, subject_of
+from pegboard.console.status_document import StatusDocument
 from pegboard.errors import SetupError
 from pegboard.middleware.observability.history import History
 from pegboard.server.hosting import Hosted
@@ -38,7 +39,7 @@ def add_console(
 ) -> Console | None:
     """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in.
 
-    The history is kept without a console, too, if there is a store. `token` is the one in the link, if the launch has
+    The history is kept without a console, too, if there is a store, and then there is a status for `pegboard status`. `token` is the one in the link, if the launch has
     several processes.
     """
     if chosen.console and options["workers"] > 1 and options["transport"] != "stdio":
@@ -55,6 +56,7 @@ def add_console(
     if not is_shown and (not chosen.history or options["store"] == "memory"):
         return None
     subject = subject_of(served, History(store=chosen.history))
+    StatusDocument(subject)
     return Console(subject, link=local, token=token) if is_shown else None
 
 

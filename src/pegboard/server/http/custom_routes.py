@@ -26,7 +26,7 @@ from pegboard.server.http_types import Answer, Head, Headers
 
 RESERVED: Final = frozenset(
     {
-        "mcp", "ws", "rpc", "sse", "messages", "health", "ready", "metrics", "toolboxes",
+        "mcp", "ws", "rpc", "sse", "messages", "health", "ready", "metrics", "toolboxes", "operator",
         "console", "approvals", "sign-in", "connect", ".well-known",
     }
 )  # fmt: skip

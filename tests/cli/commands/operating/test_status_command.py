@@ -6,24 +6,35 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import ClassVar
 
+import httpx
 import pytest
 
-from pegboard import Board, Client, ToolError
+from pegboard import Board, Client, Gateway, ToolError
 from pegboard.auth.auth import Auth
 from pegboard.cli.commands.operating.status_command import _print
+from pegboard.cli.server_store import open_server_store
+from pegboard.console.board_subject import BoardSubject
+from pegboard.console.gateway_subject import GatewaySubject
+from pegboard.console.status_document import StatusDocument
 from pegboard.demo import notes
+from pegboard.errors import InvalidParams
 from pegboard.limits import Limits
 from pegboard.middleware import Metrics
 from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
+from pegboard.stores import operator_proof
+from pegboard.stores.operator_proof import HEADER, make_proof
 from tests.auth.serving import serving
 from tests.cli.hostile_server import ATTACK
 from tests.cli.in_process import run_here
+from tests.waiting import SOON
 
 
 async def status_of_a_server(*words: str) -> tuple[int, str, str]:
@@ -67,26 +78,100 @@ async def test_calls_and_errors_are_shown_where_the_server_has_metrics() -> None
                 await client.call("price", {"article": article})
         _, out, err = await asyncio.to_thread(run_here, "status", url)
         _, text, _ = await asyncio.to_thread(run_here, "status", url, "--json")
-    assert before.splitlines()[1:] == ["  0 tool calls, 0 errors"]
-    assert out.splitlines()[1:] == ["  3 tool calls, 1 error"]
+    assert before.splitlines()[1:] == ["  0 calls, 0 errors"]
+    assert out.splitlines()[1:] == ["  3 calls, 1 error"]
     assert err == ""
     assert json.loads(text)["calls"] == {"calls": 3, "errors": 1}
 
 
-async def test_where_a_key_is_needed_the_flag_that_passes_it_is_named(tmp_path: Path) -> None:
+@asynccontextmanager
+async def a_gateway(tmp_path: Path) -> AsyncIterator[tuple[str, str]]:
+    """The URL of a gateway that accepts keys and has a status, and its store."""
     store = f"sqlite:{tmp_path / 'store.sqlite'}"
-    key = (await asyncio.to_thread(run_here, "keys", "add", "ann", "--store", store))[1].strip()
-    board = Board("shop", auth=Auth(keys=True))
-    board.use(Metrics())
-    async with serving(board, store=store) as site:
+    servers = {"notes": {"board": notes.board}, "broken": {"command": "/no/such/program"}}
+    gateway = Gateway(
+        {"name": "office", "toolboxes": {"dev": {"description": "Tools.", "mcpServers": servers}}}, auth=Auth(keys=True)
+    )
+    StatusDocument(GatewaySubject(gateway))
+    async with serving(gateway, store=store) as site:
+        await gateway.wait_connected(SOON)
+        yield f"http://127.0.0.1:{site.port}", store
+
+
+async def status(*words: str) -> tuple[int, str, str]:
+    return await asyncio.to_thread(run_here, "status", *words)
+
+
+async def add_key(name: str, store: str, *words: str) -> str:
+    return (await asyncio.to_thread(run_here, "keys", "add", name, "--store", store, *words))[1].strip()
+
+
+async def test_servers_calls_and_errors_are_for_operators_where_callers_authenticate(tmp_path: Path) -> None:
+    async with a_gateway(tmp_path) as (url, store):
+        caller, operator = await add_key("bob", store), await add_key("ann", store, "--scope", "console.read")
+        async with Client(f"{url}/mcp", headers={"Authorization": f"Bearer {caller}"}) as client:
+            await client.call("dev__notes__find_notes")
+            with pytest.raises(InvalidParams):
+                await client.call("dev__notes__nothing")
+        stranger = await status(url)
+        rejected = await status(url, "--header", f"Authorization: Bearer {caller}")
+        by_key = await status(url, "--header", f"Authorization: Bearer {operator}")
+        by_store = await status(url, "--store", store)
+        document = json.loads((await status(url, "--store", store, "--json"))[1])
+    for code, out, err in (stranger, rejected):
+        assert (code, len(out.splitlines())) == (0, 1)
+        assert "keys add NAME --scope console.read" in err
+    for _, out, err in (by_key, by_store):
+        assert [line.split() for line in out.splitlines()[1:3]] == [
+            ["dev/notes", "ready", *out.splitlines()[1].split()[2:4], "1", "call", "0", "errors"],
+            ["dev/broken", "failed", "0", "tools", "0", "calls", "0", "errors"],
+        ]
+        assert "  dev/broken: /no/such/program: cannot be started" in out
+        assert re.fullmatch(r"  2 calls since \S+ \S+, 1 error", out.splitlines()[-1])
+        assert err == ""
+    assert document["servers"]["dev/notes"]["state"] == "ready"
+    assert document["calls"]["errors"] == 1
+
+
+async def test_a_proof_is_for_the_status_alone_and_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        a_gateway(tmp_path) as (url, store),
+        open_server_store(store, "keys") as opened,
+        httpx.AsyncClient() as web,
+    ):
+        proof = {HEADER: await make_proof(opened.records)}
+        assert (await web.get(f"{url}/operator/status", headers=proof)).status_code == 200
+        assert (await web.post(f"{url}/mcp", headers=proof, json={})).status_code == 401
+        assert (await web.get(f"{url}/operator/status", headers={HEADER: proof[HEADER] + "A"})).status_code == 401
+        assert (await web.get(f"{url}/operator/elsewhere", headers=proof)).status_code == 404
+        assert (await web.post(f"{url}/operator/status", headers=proof)).status_code == 405
+        monkeypatch.setattr(operator_proof, "VALID_SECONDS", -1.0)
+        old = {HEADER: await make_proof(opened.records)}
+        assert (await web.get(f"{url}/operator/status", headers=old)).status_code == 401
+
+
+async def test_a_store_that_cannot_be_read_is_an_error_only_if_it_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_gateway(tmp_path) as (url, _):
+        monkeypatch.setenv("PEGBOARD_STORE", "redis://127.0.0.1:1")
+        assert (await status(url))[0] == 0
+        assert (await status(url, "--store", "redis://127.0.0.1:1"))[0] == 2
+
+
+async def test_without_authentication_states_and_numbers_are_shown_to_all() -> None:
+    board = Board("shop")
+    StatusDocument(BoardSubject(board))
+
+    @board.tool
+    def price() -> float:
+        return 49.5
+
+    async with serving(board) as site:
         url = f"http://127.0.0.1:{site.port}"
-        code, out, err = await asyncio.to_thread(run_here, "status", url)
-        _, known, nothing = await asyncio.to_thread(run_here, "status", url, "--header", f"Authorization: Bearer {key}")
-    assert code == 0
-    assert "call" not in out
-    assert "--header 'Authorization: Bearer KEY'" in err
-    assert "0 tool calls, 0 errors" in known
-    assert nothing == ""
+        async with Client(f"{url}/mcp") as client:
+            await client.call("price")
+        assert "  1 call since" in (await status(url))[1]
 
 
 def test_the_description_is_printed_as_json() -> None:

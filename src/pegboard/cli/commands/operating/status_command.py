@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,18 +16,24 @@ import msgspec
 
 from pegboard.cli.arguments.target_argument import CANNOT_CONNECT, OK, read_headers
 from pegboard.cli.arguments.verb_parser import VerbParser
+from pegboard.cli.server_store import open_server_store, store_of
 from pegboard.cli.terminal.output import note, show, show_json
-from pegboard.cli.terminal.tables import show_rows
+from pegboard.cli.terminal.tables import show_rows, show_wrapped
 from pegboard.client.http.address import read_address
 from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
-from pegboard.errors import ServerFault, SetupError
+from pegboard.config.gateway_config import find_config
+from pegboard.errors import PegboardError, ServerFault, SetupError
+from pegboard.gateway.state_folder import store_file
 from pegboard.protocol.json_values import as_object
+from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import DEFAULT_PORT
+from pegboard.stores.operator_proof import HEADER, make_proof
 from pegboard.tools.naming import counted
 
 NOT_READY: Final = 1
 
 _BYTES: Final = 4_000_000
+_LAST_TIME: Final = 2**33
 _FAMILY: Final = "# TYPE pegboard_build_info "
 _CALLS: Final = re.compile(
     r"^mcp_server_operation_duration_seconds_count\{(?P<labels>[^}\n]{0,2000})\} (?P<count>[0-9]{1,15}(?:\.[0-9]{1,3})?)$",
@@ -36,13 +44,15 @@ _CALLS: Final = re.compile(
 def main(argv: list[str]) -> int:
     parser = VerbParser(
         prog="pegboard status",
-        description="Show what a running server says about itself: whether it is ready, the state of its servers, its uptime, and "
-        "calls and errors if it has metrics.",
+        description="Show what a running server says about itself: whether it is ready, its uptime, the state of its servers, "
+        "and the calls and errors of each that its history keeps.",
         examples=(
             "pegboard status",
+            "pegboard status --config gateway.json",
             "pegboard status https://tools.example.com --header 'Authorization: Bearer pb_…' --json",
         ),
         codes="0 ready, 1 not ready, 2 wrong usage, 3 cannot connect",
+        epilog="Where callers authenticate, it needs a key with the scope console.read, or the store of the server: on its machine, that of the configuration here is found.",
     )
     parser.add_argument(
         "url",
@@ -54,6 +64,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME:VALUE", help="send a header, such as a key"
     )
+    store = parser.add_mutually_exclusive_group()
+    store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
+    store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
     parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
     parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="fail after SECONDS (5)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -86,39 +99,65 @@ class _RunningServer:
         read_address(self.root)
         self._secrets = header_lines(read_headers(chosen.header), "--header")
         self._seconds = chosen.timeout
+        self._is_store_named = bool(chosen.store or chosen.config)
+        self._store = _find_store(chosen) if self._is_store_named or is_loopback(parts.hostname) else None
         self._pool = HttpPool(ca=chosen.ca)
 
     async def describe(self) -> dict[str, Any]:
         try:
             began = time.perf_counter()
-            health = await self._json("/health")
+            health = (await self._json("/health"))[1]
             elapsed = (time.perf_counter() - began) * 1000
             if not health:
                 raise SetupError(
                     f"{self.root} responds, but not as a Pegboard server: {self.root}/health has no status"
                 )
-            ready = await self._json("/ready")
-            found = {"url": self.root, "milliseconds": round(elapsed, 1), "health": health, "ready": ready}
-            status, metrics = await self._get("/metrics")
+            found = {
+                "url": self.root,
+                "milliseconds": round(elapsed, 1),
+                "health": health,
+                "ready": (await self._json("/ready"))[1],
+            }
+            return {**found, **await self._read_status()}
         finally:
             await self._pool.close()
-        if status in (401, 403):
-            # A server keeps only digests of its keys, so this command cannot find one itself.
-            return {**found, "needs": f"--header 'Authorization: Bearer KEY' (status {status} of /metrics)"}
-        calls = _count_calls(metrics.decode("utf-8", "replace"))
-        return found if calls is None else {**found, "calls": calls}
 
-    async def _json(self, path: str) -> dict[str, Any]:
+    async def _read_status(self) -> dict[str, Any]:
+        """The servers and calls: from the status of the server, or from its metrics if it has none."""
+        status, document = await self._json("/operator/status", await self._proof())
+        if status == 200:
+            return {name: document[name] for name in ("servers", "calls") if isinstance(document.get(name), dict)}
+        if status == 404:
+            status, metrics = await self._get("/metrics")
+            calls = _count_calls(metrics.decode("utf-8", "replace"))
+            if calls is not None:
+                return {"calls": calls}
+        return {"needs": status} if status in (401, 403) else {}
+
+    async def _proof(self) -> bytes:
+        """The header that proves that we can read the store of the server; empty if we cannot."""
+        address = self._store
+        if address is None:
+            return b""
         try:
-            return msgspec.json.decode((await self._get(path))[1], type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError):
-            return {}
+            async with open_server_store(address, "the keys of a server") as store:
+                return header_lines({HEADER: await make_proof(store.records)}, HEADER)
+        except PegboardError:
+            if self._is_store_named:
+                raise
+            return b""
 
-    async def _get(self, path: str) -> tuple[int, bytes]:
+    async def _json(self, path: str, more: bytes = b"") -> tuple[int, dict[str, Any]]:
+        status, body = await self._get(path, more)
+        try:
+            return status, msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError):
+            return status, {}
+
+    async def _get(self, path: str, more: bytes = b"") -> tuple[int, bytes]:
+        request = PooledRequest("GET", read_address(self.root + path), secrets=self._secrets + more)
         async with asyncio.timeout(self._seconds):
-            response = await self._pool.send(
-                PooledRequest("GET", read_address(self.root + path), secrets=self._secrets)
-            )
+            response = await self._pool.send(request)
             try:
                 return response.status, await response.read_all(_BYTES)
             finally:
@@ -146,17 +185,50 @@ def _print(root: str, found: Mapping[str, Any]) -> None:
     # A board without a version has "0".
     version = f", version {health['version']}" if health.get("version", "0") != "0" else ""
     show(f"{root}: {ready.get('status', 'unknown')}, up for {uptime}{version}, {found['milliseconds']} ms")
-    servers = ready.get("servers")
+    servers = found.get("servers") or ready.get("servers")
     if isinstance(servers, dict):
-        rows = [(name, str(about.get("state", ""))) for name, about in servers.items() if isinstance(about, dict)]
-        show_rows(rows, "  ")
+        show_rows([_row(name, about) for name, about in servers.items() if isinstance(about, dict)], "  ")
+        for name, about in servers.items():
+            if problem := as_object(about).get("problem"):
+                show_wrapped(f"{name}: {problem}", "  ")
     if calls := found.get("calls"):
-        show(f"  {counted(calls['calls'], 'tool call')}, {counted(calls['errors'], 'error')}")
+        since = calls.get("since")
+        kept = f" since {time.strftime('%Y-%m-%d %H:%M', time.localtime(since))}" if _is_time(since) else ""
+        show(f"  {_count(calls, 'call')}{kept}, {_count(calls, 'error')}")
     if needs := found.get("needs"):
-        note(f"The server shows its calls and errors to callers with a key: add {needs}; `pegboard keys add` makes one")
+        note(
+            f"The server shows its servers, calls and errors to its operator (status {needs}): add --config or --store on its "
+            "machine, or --header 'Authorization: Bearer KEY'; `pegboard keys add NAME --scope console.read` makes a key"
+        )
     stalls = as_object(health.get("stalls")).get("count")
     if stalls and isinstance(stalls, int):
         show(f"  the event loop was blocked {counted(stalls, 'time')}: see the log")
+
+
+def _row(name: str, about: Mapping[str, Any]) -> tuple[str, ...]:
+    counts = [_count(about, what) if f"{what}s" in about else "" for what in ("tool", "call", "error")]
+    return name, str(about.get("state", "")), *counts
+
+
+def _count(counts: Mapping[str, Any], what: str) -> str:
+    number = counts.get(f"{what}s")
+    return counted(number, what) if isinstance(number, int) else ""
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < _LAST_TIME
+
+
+def _find_store(chosen: argparse.Namespace) -> str | None:
+    """The address of the store that the server uses; None if there is none here."""
+    if chosen.store or chosen.config:
+        return str(chosen.store or store_of(chosen.config))
+    if given := os.environ.get("PEGBOARD_STORE"):
+        return given
+    with suppress(SetupError):
+        file = store_file(str(find_config(os.environ)))
+        return f"sqlite:{file}" if file.is_file() else None
+    return None
 
 
 def _duration(seconds: object) -> str:
