@@ -139,6 +139,48 @@ async def test_a_form_calls_a_tool_with_nested_values_choices_dates_and_lists(ch
         await page.wait_for_text("dinner on 24 December 2026 for Ada, vegetarian: ['by the window']", ".outcome")
 
 
+async def test_the_map_opens_a_form_whose_names_and_items_are_added(chromium: str) -> None:
+    board = Board("desk")
+
+    @board.tool
+    def seat(tables: dict[str, Guest], limits: dict[str, int], guests: list[Guest]) -> str:
+        """Seats guests."""
+        return f"{tables} {limits} {guests}"
+
+    async with console(board, chromium) as (page, _):
+        await page.click("nav a", "Tools")
+        await page.wait_for_text("Choose a tool")
+        # The map is drawn gradually; an element of SVG has no `click`.
+        await page.wait_for("document.querySelector('.tile')?.dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        await page.fill("[id='field/tables']", "window")
+        await page.press("Enter", text="\r", code=13)
+        await page.fill("[id='field/tables/window/name']", "Ada")
+        await page.fill("[id='field/limits']", "wine")
+        await page.press("Enter", text="\r", code=13)
+        await page.fill("[id='field/limits-wine']", "2")
+        await page.click(".list[id='field/guests'] > button", "Add")
+        await page.fill("[id='field/guests/0/name']", "Grace")
+        await page.click("button.primary", "Call")
+        await page.wait_for_text("{'window': Guest(name='Ada', vegetarian=False)} {'wine': 2}", ".outcome")
+        await page.wait_for_text("[Guest(name='Grace', vegetarian=False)]", ".outcome")
+
+
+async def test_the_latency_of_a_chosen_tool_is_shown_over_time(chromium: str) -> None:
+    async with console(make_board(), chromium) as (page, at):
+        async with Client(at.mcp) as client:
+            for number in range(3):
+                await client.call("add", {"a": number, "b": 1})
+            await client.call("hostile", {"text": "a"})
+        await page.click("nav a", "Latency")
+        await page.wait_for_text("4 calls", "main section")
+        await page.click("td.name button", "add")
+        await page.wait_for_text("3 calls", "main section")
+        assert await page.run("document.querySelector('tr.selected td.name button').ariaPressed") == "true"
+        assert await page.run("document.querySelectorAll('polyline.line').length") == 4
+        await page.click("main section button.chip", "add")
+        await page.wait_for_text("4 calls", "main section")
+
+
 async def test_a_question_of_a_tool_is_answered_in_the_page(chromium: str) -> None:
     async with console(make_board(), chromium) as (page, _):
         await page.run("location.hash = 'tools/greet'")
@@ -187,7 +229,7 @@ async def test_a_server_is_stopped_and_started_again(chromium: str) -> None:
         await page.wait_for_text("ready", ".server")
 
 
-async def test_a_changed_definition_is_reviewed_and_accepted(chromium: str, tmp_path: Path) -> None:
+async def test_a_changed_definition_is_reviewed_and_accepted_or_refused(chromium: str, tmp_path: Path) -> None:
     path = tmp_path / "gateway.json"
     path.write_text("{}")
     served = make_board()
@@ -206,6 +248,12 @@ async def test_a_changed_definition_is_reviewed_and_accepted(chromium: str, tmp_
             await page.click("button[aria-label='Accept office/desk/add']")
             await page.wait_for("!document.querySelector('.lock').innerText.includes('office/desk/add')")
             assert [tool["name"] for tool in await client.list_tools()] == ["office__desk__add"]
+            await page.click("button[aria-label='Refuse office/desk/book']")
+            await page.wait_for_text("3 of 4 on", ".server summary")
+            await page.click("button", "Accept all")
+            await page.wait_for_text("all definitions are accepted", ".lock")
+            listed = {tool["name"] for tool in await client.list_tools()}
+            assert listed == {"office__desk__add", "office__desk__greet", "office__desk__hostile"}
 
 
 async def test_a_single_tool_is_switched_off_and_on(chromium: str) -> None:

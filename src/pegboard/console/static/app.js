@@ -1,5 +1,5 @@
 // The frame of the console: header, navigation, pages, details, keyboard.
-import { h, render } from "./dom.js";
+import { h, memo, render } from "./dom.js";
 import { icon } from "./icons.js";
 import { callPanel } from "./call.js";
 import { connectPage } from "./connect.js";
@@ -32,7 +32,15 @@ function readLocation() {
   changed();
 }
 
+const head = {};
+
 function header() {
+  // The figures of many calls are counted once a second.
+  const calls = state.calls.length < 100 ? state.calls.length : 100;
+  return memo(head, [state.tick, state.overview, state.inbox, state.connected, calls], describeHeader);
+}
+
+function describeHeader() {
   const { overview } = state;
   const last = recent(60);
   const finished = last.map((call) => call.ms).sort((a, b) => a - b);

@@ -22,8 +22,25 @@ export function memo(cell, inputs, describe) {
   return cell.node;
 }
 
+const PER_DRAWING = 60;
+const grown = new WeakMap();
+let drawings = 0;
+
+/** The first of many items, and more of them in each drawing until all are shown, so that a long list takes no long task. */
+export function gradually(items, changed) {
+  const before = grown.get(items);
+  // A page that was left begins again.
+  const start = before && before.at >= drawings - 1 ? before.shown : 0;
+  const shown = Math.min(items.length, start + PER_DRAWING);
+  grown.set(items, { at: drawings, shown });
+  if (shown === items.length) return items;
+  changed();
+  return items.slice(0, shown);
+}
+
 /** Make the children of an element match a description. */
 export function render(root, nodes) {
+  drawings += 1;
   patchChildren(root, [nodes].flat(Infinity).filter(isShown));
 }
 

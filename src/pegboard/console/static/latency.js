@@ -1,7 +1,7 @@
 // How long calls take: p50, p95 and p99 over time and for each tool, and how much of it is spent here.
 import { h, memo } from "./dom.js";
 import { icon } from "./icons.js";
-import { changed, count, kindOf, milliseconds, pageWidth, quantile, shortName, state } from "./store.js";
+import { changed, count, kindOf, milliseconds, pageWidth, quantile, shortName, state, timeOfDay } from "./store.js";
 
 const HEIGHT = 200;
 const LEFT = 64;
@@ -97,7 +97,6 @@ function chart(calls) {
       .map(([x, value]) => `${x.toFixed(1)},${y(value).toFixed(1)}`);
     return h("polyline", { key: name, class: `line ${name}`, points: points.join(" ") });
   };
-  const time = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
   return h(
     "svg",
     { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "Latency over time; the table below has the figures" },
@@ -105,8 +104,8 @@ function chart(calls) {
       h("line", { key: `grid-${index}`, x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid" }),
       h("text", { key: `scale-${index}`, x: LEFT - 8, y: y(value) + 4, class: "scale" }, milliseconds(value)),
     ]),
-    h("text", { key: "first", x: LEFT, y: HEIGHT - 8, class: "scale start" }, time(first)),
-    h("text", { key: "last", x: width - 4, y: HEIGHT - 8, class: "scale" }, time(last)),
+    h("text", { key: "first", x: LEFT, y: HEIGHT - 8, class: "scale start" }, timeOfDay(first)),
+    h("text", { key: "last", x: width - 4, y: HEIGHT - 8, class: "scale" }, timeOfDay(last)),
     line("here", (part) => quantile(sorted(part.map(here).filter((value) => value !== null)), 0.95)),
     // The highest first and widest: lines that coincide are all visible.
     [...LINES].reverse().map(([name, share]) => line(name, (part) => quantile(sorted(part.map((call) => call.ms)), share))),

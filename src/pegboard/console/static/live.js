@@ -1,7 +1,7 @@
 // The timeline: a lane for each server, a bar for each call, the last sixty seconds.
 import { h } from "./dom.js";
 import { icon } from "./icons.js";
-import { changed, endOf, kindOf, matching, milliseconds, recent, select, shortName, state } from "./store.js";
+import { changed, endOf, kindOf, matching, milliseconds, recent, select, shortName, state, timeOfDay } from "./store.js";
 
 const SECONDS = 60;
 const LABEL = 150;
@@ -90,7 +90,7 @@ function callRow(call) {
       onclick: open,
       onkeydown: (event) => event.key === "Enter" && open(),
     },
-    h("td", null, new Date(call.at * 1000).toLocaleTimeString("en-GB")),
+    h("td", null, timeOfDay(call.at)),
     h("td", null, call.lane),
     h("td", { class: "name" }, shortName(call)),
     h("td", null, call.principal || call.client),

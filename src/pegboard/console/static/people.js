@@ -1,10 +1,10 @@
 // People: who calls and what they use, what a principal may see and why, and the person who is signed in.
-import { h } from "./dom.js";
-import { changed, count, get, kindOf, may, milliseconds, quantile, shortName, state } from "./store.js";
+import { h, memo } from "./dom.js";
+import { changed, count, get, kindOf, may, milliseconds, quantile, shortName, state, timeOfDay } from "./store.js";
 import { approvals, audit, connections } from "./inbox.js";
 
 const LISTED = 100;
-const view = { form: { principal: "", scopes: "", roles: "" }, shown: null, problem: "", only: true, open: new Set() };
+const view = { form: { principal: "", scopes: "", roles: "" }, shown: null, problem: "", only: true, open: new Set(), opened: 0 };
 let principals = [];
 let loadedAt = 0;
 
@@ -45,7 +45,13 @@ async function signOut() {
   location.reload();
 }
 
+const drawn = {};
+
 function callers() {
+  return memo(drawn, [state.tick, view.opened, state.calls.length > 0, state.tools], describeCallers);
+}
+
+function describeCallers() {
   const byCaller = new Map();
   for (const call of state.calls) {
     const name = call.principal || call.client || "(unnamed)";
@@ -74,6 +80,7 @@ function callerRows([name, calls]) {
   const open = view.open.has(name);
   const toggle = () => {
     open ? view.open.delete(name) : view.open.add(name);
+    view.opened += 1;
     changed();
   };
   const show = () => {
@@ -99,13 +106,15 @@ function callerRows([name, calls]) {
 
 function figures(calls) {
   const times = calls.map((call) => call.ms).sort((a, b) => a - b);
-  const of = (kind) => calls.filter((call) => kindOf(call) === kind).length;
+  const kinds = new Map();
+  for (const call of calls) kinds.set(kindOf(call), (kinds.get(kindOf(call)) || 0) + 1);
+  const of = (kind) => kinds.get(kind) || 0;
   return [
     h("td", { class: "number" }, count(calls.length)),
     h("td", { class: "number" }, count(of("error"))),
     h("td", { class: "number" }, count(of("repaired"))),
     h("td", { class: "number" }, milliseconds(quantile(times, 0.95))),
-    h("td", { class: "number" }, new Date(calls[calls.length - 1].at * 1000).toLocaleTimeString("en-GB")),
+    h("td", { class: "number" }, timeOfDay(calls[calls.length - 1].at)),
   ];
 }
 

@@ -87,7 +87,7 @@ function lockCard() {
       h(
         "article",
         { class: "server", key: `${what} ${item.kind} ${item.name}` },
-        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, disabled: !may("administer"), onclick: () => accept([item.name]) }, "Accept"), item.kind === "tool" && what !== "removed" && h("button", { class: "danger", "aria-label": `Refuse ${item.name}`, title: "Switch the tool off", disabled: !may("operate"), onclick: () => refuse(item.name) }, "Refuse")),
+        h("div", { class: "bar" }, h("span", { class: "badge repaired" }, what), h("h3", null, item.name), h("button", { "aria-label": `Accept ${item.name}`, disabled: !may("administer"), onclick: () => accept([item.name]) }, "Accept"), item.kind === "tools" && what !== "removed" && h("button", { class: "danger", "aria-label": `Refuse ${item.name}`, title: "Switch the tool off", disabled: !may("operate"), onclick: () => refuse(item.name) }, "Refuse")),
         words.map((line) => h("p", null, line)),
         (flags.get(item.name) || []).map((line) => h("p", { class: "warning failed" }, line)),
       ),

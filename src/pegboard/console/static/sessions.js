@@ -1,6 +1,6 @@
 // Sessions and streams: legacy sessions with their streams and event ids, subscriptions, and what was lost or resumed.
-import { h } from "./dom.js";
-import { changed, count, get, state } from "./store.js";
+import { h, memo } from "./dom.js";
+import { changed, count, get, state, timeOfDay } from "./store.js";
 
 const REFRESH = 2000;
 let document_ = null;
@@ -37,14 +37,22 @@ function table(heads, rows) {
 }
 
 /** The clients of the kept calls: modern ones have no session. */
-function clients() {
+const counted = {};
+
+function countClients() {
   const found = new Map();
   for (const call of state.calls) {
     const key = `${call.client}\n${call.version || ""}\n${call.transport || ""}\n${call.principal}`;
-    const known = found.get(key) || { ...call, calls: 0 };
-    found.set(key, { ...known, calls: known.calls + 1, at: call.at });
+    if (!found.has(key)) found.set(key, { ...call, calls: 0 });
+    const known = found.get(key);
+    known.calls += 1;
+    known.at = call.at;
   }
-  const rows = [...found].sort((a, b) => b[1].at - a[1].at).slice(0, 100);
+  return [...found].sort((a, b) => b[1].at - a[1].at).slice(0, 100);
+}
+
+function clients() {
+  const rows = memo(counted, [state.tick], countClients);
   return h(
     "section",
     { class: "card", key: "clients" },
@@ -62,7 +70,7 @@ function clients() {
               h("td", null, client.transport || "–"),
               h("td", null, client.principal || "anonymous"),
               h("td", { class: "number" }, count(client.calls)),
-              h("td", { class: "number" }, new Date(client.at * 1000).toLocaleTimeString("en-GB")),
+              h("td", { class: "number" }, timeOfDay(client.at)),
             ),
           ),
         )

@@ -211,8 +211,17 @@ export function milliseconds(value) {
   return `${value.toFixed(value >= 10 ? 1 : 2)} ms`;
 }
 
+// One formatter for all values: `toLocaleString` makes one each time.
+const numbers = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const times = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+
 export function count(value) {
-  return Math.round(value).toLocaleString("en");
+  return numbers.format(value);
+}
+
+/** The time of day of a moment, given in seconds since 1970. */
+export function timeOfDay(at) {
+  return times.format(at * 1000);
 }
 
 /** The last part of a tool's name, without toolbox and server. */

@@ -1,5 +1,5 @@
 // What the tools cost a model: each mode against common context windows, and each toolbox; leave tools out to see the difference.
-import { h } from "./dom.js";
+import { gradually, h, memo } from "./dom.js";
 import { changed, count, state } from "./store.js";
 
 const WINDOWS = [
@@ -8,6 +8,9 @@ const WINDOWS = [
   ["1M", 1_000_000],
 ];
 const left = new Set();
+const cells = new Map();
+const grouped = {};
+let toggled = 0;
 
 export function tokensPage() {
   const { costs } = state.overview;
@@ -45,7 +48,11 @@ export function tokensPage() {
         ),
       ),
     ),
-    lanes().map(([lane, tools]) => laneCard(lane, tools)),
+    memo(grouped, [state.tools], lanes).map(([lane, tools, first]) => {
+      if (!cells.has(lane)) cells.set(lane, {});
+      const part = gradually(first, changed);
+      return memo(cells.get(lane), [tools, toggled, part.length], () => laneCard(lane, tools, part));
+    }),
   ];
 }
 
@@ -55,14 +62,15 @@ function lanes() {
     if (!lanes.has(tool.lane)) lanes.set(tool.lane, []);
     lanes.get(tool.lane).push(tool);
   }
-  return [...lanes];
+  return [...lanes].map(([lane, tools]) => [lane, tools, tools.slice(0, 300)]);
 }
 
-function laneCard(lane, tools) {
+function laneCard(lane, tools, shown) {
   const all = tools.reduce((sum, tool) => sum + tool.tokens, 0);
   const on = tools.filter((tool) => !left.has(tool.name));
   const toggle = (names, off) => {
     for (const name of names) off ? left.add(name) : left.delete(name);
+    toggled += 1;
     changed();
   };
   return h(
@@ -82,7 +90,7 @@ function laneCard(lane, tools) {
     h(
       "div",
       { class: "toggles" },
-      tools.slice(0, 300).map((tool) =>
+      shown.map((tool) =>
         h(
           "label",
           { class: "check", key: tool.name },

@@ -1,13 +1,17 @@
 // The tools: a map by tokens and latency, a search that ranks as for a model, and a form that calls.
-import { h, memo } from "./dom.js";
+import { gradually, h, memo } from "./dom.js";
 import { resultView } from "./call.js";
 import { initial, jsonField, objectFields } from "./form.js";
 import { changed, count, events, get, milliseconds, pageWidth, post, quantile, state } from "./store.js";
-import { treemap } from "./treemap.js";
+import { layOut, treemap } from "./treemap.js";
 
 const view = { query: "", found: null, forms: new Map(), asJson: false };
 let searching = 0;
 const drawn = {};
+const placed = {};
+const times = {};
+const rows = {};
+const listDrawn = {};
 
 export function toolsPage() {
   const chosen = state.toolByName.get(state.argument);
@@ -30,16 +34,19 @@ function latencies() {
 }
 
 function mapCard() {
-  return memo(drawn, [state.tick, state.tools, pageWidth(2)], describeMap);
+  const width = pageWidth(2);
+  const tiles = memo(placed, [state.tools, width], () => layOut(state.tools, width));
+  const shown = gradually(tiles, changed);
+  return memo(drawn, [state.tick, shown.length, tiles], () => describeMap(shown, width));
 }
 
-function describeMap() {
-  const p95 = latencies();
+function describeMap(tiles, width) {
+  const p95 = memo(times, [state.tick], latencies);
   return h(
     "section",
     { class: "card", key: "map" },
     h("div", { class: "bar" }, h("h2", null, "Map"), h("span", { class: "hint" }, "area: tokens that the definition costs a model; colour: p95 of its calls")),
-    treemap(state.tools, (tool) => speed(p95.get(tool.name)), open, pageWidth(2)),
+    treemap(tiles, (tool) => speed(p95.get(tool.name)), open, width),
     h("span", { class: "legend" }, SPEEDS.map(([name, label]) => h("span", { key: name }, h("i", { class: `dot ${name}` }), label))),
   );
 }
@@ -57,8 +64,15 @@ function speed(value) {
 }
 
 function listCard(chosen) {
-  const listed = view.found ? view.found.map((name) => state.toolByName.get(name)).filter(Boolean) : state.tools;
-  const shown = listed.slice(0, 200);
+  const [listed, first] = memo(rows, [view.found, state.tools], () => {
+    const all = view.found ? view.found.map((name) => state.toolByName.get(name)).filter(Boolean) : state.tools;
+    return [all, all.slice(0, 200)];
+  });
+  const shown = gradually(first, changed);
+  return memo(listDrawn, [view.query, listed, shown.length, chosen], () => describeList(listed, first.length, shown, chosen));
+}
+
+function describeList(listed, most, shown, chosen) {
   return h(
     "section",
     { class: "card", key: "list" },
@@ -86,7 +100,7 @@ function listCard(chosen) {
         ),
       ),
     ),
-    listed.length > shown.length && h("p", { class: "hint" }, `${count(listed.length - shown.length)} more; search to find them.`),
+    listed.length > most && h("p", { class: "hint" }, `${count(listed.length - most)} more; search to find them.`),
     !listed.length && h("p", { class: "empty" }, "No tool matches."),
   );
 }
