@@ -46,7 +46,7 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
         case LinkFactory():
             return target.link(identity, unattributed, options)
         case _ if not hasattr(target, "handler"):
-            kinds = "a board, a URL, a command as a list of words, or a configuration entry"
+            kinds = "a board, a URL, a command as a list of words, a configuration entry, or Gateway(path) for a configuration"
             raise SetupError(f"{type(target).__name__} is not a valid target; pass {kinds}")
         case _ if options.version is None or not REVISIONS[options.version].has_sessions:
             return InProcessLink(target, identity, rounds=options.rounds)
@@ -58,7 +58,10 @@ def open_link(target: Target, identity: Identity, unattributed: Channel, options
 
 def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not url.startswith(("http://", "https://", "ws://", "wss://")):
-        raise SetupError(f"{url!r} is not a URL; pass a command as a list of words, as in ['python', 'server.py']")
+        other = (
+            f"Gateway({url!r})" if url.endswith((".json", ".toml")) else "a command as a list: ['python', 'server.py']"
+        )
+        raise SetupError(f"{url!r} is not a URL; pass {other}")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
         raise SetupError(f"{url}: has both auth and a header Authorization; use one of them")
     kind = WebSocketLink if url.startswith("ws") else HttpLink

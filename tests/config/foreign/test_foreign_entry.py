@@ -253,3 +253,16 @@ def test_the_keys_of_an_entry_take_precedence_over_the_options_of_a_client(tmp_p
 def test_an_invalid_target_is_rejected_with_the_valid_kinds(target: Any) -> None:
     with pytest.raises(SetupError, match="is not a valid target; pass a board, a URL"):
         Client(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("servers.json", r"'servers.json' is not a URL; pass Gateway\('servers.json'\)"),
+        ("server.py", "'server.py' is not a URL; pass a command as a list"),
+        ({"mcpServers": {"a": {"command": "x"}}}, r"pass one of its servers, .*: 'a'; or Gateway\(…\) of all"),
+    ],
+)
+def test_a_target_of_another_kind_is_rejected_with_the_way_to_use_it(target: Any, told: str) -> None:
+    with pytest.raises(SetupError, match=told):
+        Client(target)

@@ -34,7 +34,9 @@ def read_server_entry(
     root = next((root for root in _ROOTS if isinstance(entry.get(root), Mapping)), None)
     if root is not None:
         known = ", ".join(map(repr, entry[root]))
-        raise SetupError(f"This is a whole configuration; pass one of its servers, as in [{root!r}][…]: {known}")
+        raise SetupError(
+            f"This is a whole configuration; pass one of its servers, as in [{root!r}][…]: {known}; or Gateway(…) of all"
+        )
     notes = ConfigReport("The server entry", root="the entry")
     translated = translate_entry(msgspec.to_builtins(entry, enc_hook=dict), folder, notes)
     tree = Variables(environ, notes, translated.syntax).expand(translated.tree)
