@@ -35,7 +35,9 @@ def main(argv: list[str]) -> int:
     add.add_argument("--scope", action="append", default=[], metavar="S", help="a scope of the key; repeat for more")
     add.add_argument("--role", action="append", default=[], metavar="R", help="a role of the key; repeat for more")
     add.add_argument(
-        "--expires", metavar="TIME", help="how long it is valid: 12h, 30d or 8w; without it, until revoked"
+        "--expires",
+        metavar="TIME",
+        help="how long it is valid: 30m (minutes), 12h, 30d or 8w; without it, until revoked",
     )
     listing = verbs.add_parser("list", help="list the keys, without their secrets")
     revoke = verbs.add_parser("revoke", help="revoke a key")
