@@ -116,7 +116,7 @@ def test_keys_are_listed_without_their_secrets(tmp_path: Path, capsys: pytest.Ca
     key = capsys.readouterr().out.strip()
     keys(store, "list")
     shown = capsys.readouterr().out
-    assert shown.startswith("ci   added ")
+    assert shown.startswith("ci  added ")
     assert "scopes notes.read" in shown
     assert key not in shown
 
