@@ -110,7 +110,7 @@ def test_the_same_holds_where_a_server_of_both_eras_is_pinned_to_one(era: str, r
 
 def check(url: str, revision: str, reasons: Reasons, folder: Path) -> None:
     """All succeeds that has no reason not to, and nothing does that has one."""
-    checks = judge(url, revision, folder, reasons)
+    checks = judge(url, revision, folder)
 
     scenarios = {check.scenario for check in checks}
     assert len(scenarios) == SCENARIOS[revision], sorted(scenarios)
