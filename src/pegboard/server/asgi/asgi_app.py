@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from functools import lru_cache
 from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
@@ -295,10 +296,15 @@ async def send_refusal(send: Send, method: str, answer: Answer | None) -> None:
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})
 
 
+# Formatting a number costs more than finding it, and most responses are short.
+@lru_cache(maxsize=1024)
+def _length_field(length: int) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % length
+
+
 def write_start(answer: Answer) -> Event:
     """The event that starts a whole response."""
-    length = b"%d" % len(answer.body)
-    headers = [(b"content-type", answer.content_type), (b"content-length", length), *answer.headers]
+    headers = [(b"content-type", answer.content_type), _length_field(len(answer.body)), *answer.headers]
     if answer.close:
         headers.append((b"connection", b"close"))
     return {"type": "http.response.start", "status": answer.status, "headers": headers}

@@ -103,18 +103,10 @@ class HeadPattern(Struct, frozen=True, gc=False):
     session: int
     place: int
 
-    def find_session(self, known: bytes, data: bytes) -> bytes | None:
-        """The session id in data that begins with this known head except for that id; None if anything else differs.
-
-        An id of another kind than ours, which have only letters and digits, is left to `read`.
-        """
-        place, length = self.place, self.session
-        before = known[:place]
-        start = len(before)
-        if not data.startswith(before) or not data.startswith(known[place + length :], start + length):
-            return None
-        session = data[start : start + length]
-        return session if session.isalnum() else None
+    def split(self, head: bytes) -> tuple[bytes, bytes]:
+        """What comes before the session id of a known head, and after it."""
+        before = head[: self.place]
+        return before, head[len(before) + self.session :]
 
     def read(self, data: bytes) -> tuple[int, dict[bytes, bytes]] | None:
         """Where the body starts, and the values; None if anything else differs, or something follows the body."""

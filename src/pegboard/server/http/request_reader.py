@@ -65,7 +65,7 @@ class RequestReader:
     """
 
     __slots__ = (
-        "_again", "_bare", "_body", "_dropped", "_feed", "_head", "_headers", "_keep", "_known", "_known_head", "_known_length", "_length",
+        "_again", "_around", "_bare", "_body", "_dropped", "_feed", "_head", "_headers", "_keep", "_known", "_known_head", "_known_length", "_length",
         "_limits", "_lines", "_modern", "_parsed", "_parser", "_pattern", "_peer", "_plain", "_raw", "_repeated", "_secure", "_server",
         "_size", "_stopped_at", "_target", "_unparsed", "_upgrading", "continues", "ready", "received", "refusal", "stage",
     )  # fmt: skip
@@ -107,6 +107,8 @@ class RequestReader:
         self._known = b""
         self._known_length = -1
         self._pattern: HeadPattern | None = None
+        # What surrounds the session id in the known head, once another request of the connection had another id.
+        self._around: tuple[bytes, bytes] | None = None
         self._parser = HttpRequestParser(self)
         self._feed: Callable[[Any], None] = self._parser.feed_data
 
@@ -184,7 +186,7 @@ class RequestReader:
         """
         if self.stage == IDLE and not self.ready and self._feed != self._wake:
             self._known, self._known_length = b"", -1
-            self._known_head, self._pattern = NO_HEAD, None
+            self._known_head, self._pattern, self._around = NO_HEAD, None, None
             del self._parser
             self._feed = self._wake
 
@@ -200,10 +202,10 @@ class RequestReader:
 
     def _remember_head(self, data: bytes) -> None:
         end, request = len(data) - self.received, self.ready[0]
-        # The bytes, and the parsed head.
-        if 2 * end + LINE_COST * len(request.head.headers) > KNOWN_BYTES or data.find(BLANK_LINE) != end - 4:
+        # The bytes, in one piece and in two, and the parsed head.
+        if 3 * end + LINE_COST * len(request.head.headers) > KNOWN_BYTES or data.find(BLANK_LINE) != end - 4:
             return
-        self._known = data[:end]
+        self._known, self._around = data[:end], None
         self._known_length = len(data)
         self._known_head = request.head
         self._pattern = None if request.head.repeated else find_head_pattern(self._known, self.received)
@@ -211,22 +213,25 @@ class RequestReader:
     def _adapt(self, data: bytes, pattern: HeadPattern) -> bool:
         """Whether this is the known head again, except for the values that may differ, and nothing follows the body."""
         if pattern.session and len(data) == self._known_length:
-            known = self._known
-            session = pattern.find_session(known, data)
-            if session is not None:
+            # Only the session may differ; an id of another kind than ours, which have only letters and digits, is left to
+            # `read`.
+            before, after = self._around or pattern.split(self._known)
+            start = len(before)
+            end = start + pattern.session
+            if data.startswith(before) and data.startswith(after, end) and (session := data[start:end]).isalnum():
                 # A copy: the last request, which may still be read, keeps its own head.
                 last = self._known_head
-                self._known, self._known_head = (
-                    data[: len(known)],
-                    replace(last, headers={**last.headers, SESSION: session}),
-                )
+                headers = last.headers.copy()
+                headers[SESSION] = session
+                self._known, self._known_head = data[: len(self._known)], replace(last, headers=headers)
+                self._around = before, after
                 return True
         found = pattern.read(data)
         if found is None or len(data) - found[0] > self._limits.body_bytes:
             return False
         start, values = found
         head = self._known_head
-        self._known = data[:start]
+        self._known, self._around = data[:start], None
         self._known_length = len(data)
         self._known_head = replace(head, headers={**head.headers, **values})
         return True
