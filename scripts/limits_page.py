@@ -12,6 +12,7 @@ from interpreters import ROOT
 
 SOURCE = ROOT / "src" / "pegboard"
 PAGE = ROOT / "docs" / "limits.md"
+EXAMPLE = ROOT / "examples" / "quotas.py"
 
 INTRODUCTION = """# Limits
 
@@ -27,16 +28,7 @@ everyone; `quotas` changes it for everyone, for anonymous callers, by role, and 
 
 ```python
 # examples/quotas.py
-board = Board(
-    "shop",
-    quotas=Quotas(
-        everyone=Quota(rate="600/minute", calls=32, tokens="2000000/day"),
-        anonymous=Quota(rate="60/minute"),
-        roles={"batch": Quota(rate="6000/minute", bytes="1GiB/hour")},
-        principals={"key:nightly": Quota(rate=None, tasks=5_000)},
-    ),
-)
-```
+{quotas}```
 
 In the file of a gateway: `"quotas": {"everyone": {"rate": "600/minute"}, "roles": {"batch": {"calls": 200}}}`. A changed file applies at once. The most
 specific quota that sets an amount decides: principal, role (of several, the largest), anonymous, everyone, `Limits`. None, or `null`, means no limit.
@@ -139,8 +131,15 @@ CONSTANTS = (
 )
 
 
+def introduction() -> str:
+    """The first part of the page, with the board of the example."""
+    source = EXAMPLE.read_text()
+    board = next(node for node in ast.parse(source).body if isinstance(node, ast.Assign))
+    return INTRODUCTION.replace("{quotas}", f"{ast.get_source_segment(source, board)}\n", 1)
+
+
 def main() -> None:
-    page = "".join([INTRODUCTION, *settable_limits(), FIXED, *fixed_limits()])
+    page = "".join([introduction(), *settable_limits(), FIXED, *fixed_limits()])
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(page)
     elif PAGE.read_text() != page:

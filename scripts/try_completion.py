@@ -20,6 +20,7 @@ CASES = (
     ("pegboard up --mode p", {"proxy"}),
     ("pegboard keys r", {"revoke"}),
     ("pegboard completion z", {"zsh"}),
+    ("pegboard discover c", {"claude-code", "codex", "cursor"}),
 )
 
 ZSH = r"""
@@ -50,7 +51,7 @@ def complete(shell: str, line: str) -> set[str]:
         command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
     )
     if done.stderr.strip():
-        print(f"{shell}: {done.stderr.strip()}", file=sys.stderr)
+        raise ValueError(f"{shell} rejects the script: {done.stderr.strip()}")
     return {found.partition("\t")[0] for found in done.stdout.splitlines()}
 
 

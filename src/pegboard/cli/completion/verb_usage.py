@@ -76,7 +76,7 @@ def usage_of(verb: str) -> VerbUsage:
             for inner in action.choices.values():
                 flags |= {flag.names: flag for flag in _flags(inner)}
         elif not action.option_strings:
-            choices += [str(choice) for choice in action.choices or ()]
+            choices += [str(choice) for choice in action.choices or () if choice]
             takes_files = takes_files or action.metavar in _FILES
     return VerbUsage(tuple(flags.values()), actions, choices, takes_files)
 
@@ -85,5 +85,5 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
     for action in parser._actions:
         if action.option_strings:
             text = (action.help or "").replace("%%", "%")
-            choices = tuple(str(choice) for choice in action.choices or ())
+            choices = tuple(str(choice) for choice in action.choices or () if choice)
             yield Flag(tuple(action.option_strings), text, choices, action.nargs != 0)
