@@ -88,18 +88,20 @@ async def note_tasks() -> None:
 
 def _lasting(look: Callable[[], set[Resource]]) -> set[Resource]:
     """What is still there after garbage was collected and whatever was about to end has ended."""
-    found = look()
-    if found:
-        deadline = time.monotonic() + GRACE
-        pause = 0.002
-        while (found := look()) and time.monotonic() < deadline:
-            # Most things end by themselves within milliseconds; collecting garbage takes longer than that.
-            if pause > 0.01:
-                # What was alive when memory was settled may be garbage by now.
-                gc.unfreeze()
-                gc.collect()
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
+    # Counted and not read from the clock: on a busy machine, all of this takes longer.
+    waited, pause = 0.0, 0.002
+    while (found := look()) and waited < GRACE:
+        # Most things end by themselves within milliseconds; collecting garbage takes longer than that.
+        if pause > 0.1:
+            # What was alive when memory was settled may be garbage by now. To search all of it takes a third of a second.
+            gc.unfreeze()
+        if pause > 0.01:
+            gc.collect()
+        if pause > 0.1:
+            gc.freeze()
+        time.sleep(pause)
+        waited += pause
+        pause = min(2 * pause, 1.0)
     return found
 
 
