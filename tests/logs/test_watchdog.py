@@ -55,7 +55,7 @@ def test_a_tool_that_computes_on_the_loop_is_logged_counted_and_shown(command: t
         assert stalls(child) == 0
         line = held(child, "compute")
         used = re.search(r"\(busy; ([\d.]+) s of CPU\)", line)
-        assert used is not None
+        assert used is not None, line
         assert float(used[1]) >= 0.6
         assert "by tool compute" in line
         assert re.search(r"tests/stalling_board\.py:\d+ compute", line)
@@ -129,6 +129,8 @@ def test_each_worker_watches_its_own_loop() -> None:
         # Stopped, suspended, or without a CPU.
         (Delay(9.0, 0.0, 0.0, 0.0), 8.9, None, 0),
         (Delay(1.0, 0.1, 0.1, 0.9), 0.1, None, 0),
+        # Stopped, and then without a CPU.
+        (Delay(1.6, 0.0, 0.0, 0.3), 1.1, None, 0),
         # Stopped for a part, and no other thread ran: nothing held the interpreter lock.
         (Delay(1.0, 0.0, 0.0, 0.0), 0.6, "blocked", 0.4),
         # Half of it is the machine's, and the rest is long enough.

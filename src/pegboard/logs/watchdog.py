@@ -6,7 +6,8 @@ runs. When the beat runs again, it leaves a record of the delay: wall time, CPU 
 and the time for which the loop's thread was ready but had no CPU. The thread judges the record and reports it.
 
 Not every delay is a stall. A process that was stopped, on a machine that was suspended or overloaded, did not run at all: the
-watchdog's own sleep was too long, or the kernel counted the wait for a CPU. That time is subtracted, unless the process used
+watchdog's own sleep was too long, and the kernel counted the wait of the loop's thread for a CPU. Both are subtracted (the
+watchdog's own wait for a CPU is not part of what it overslept, or it would be subtracted twice), unless the process used
 CPU time meanwhile: then another part of it (a C function that keeps the interpreter lock, a thread) delayed the watchdog too.
 A C function that waits without CPU and without releasing the interpreter lock looks like a stopped process, and is not counted.
 
@@ -171,17 +172,26 @@ class Watchdog:
         self._timer = self._loop.call_later(self._period, self._beat)
 
     def _read_clocks(self, number: int) -> _Beat:
-        waited = 0.0 if self._scheduling is None else _read_scheduling(self._scheduling)
+        waited = _read_scheduling(self._scheduling)
         return _Beat(number, time.monotonic(), time.thread_time(), time.process_time(), waited)
 
     # -- in the watchdog's thread ----------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        scheduling = _open_scheduling()
+        try:
+            self._watch_until_stopped(scheduling)
+        finally:
+            if scheduling is not None:
+                os.close(scheduling)
+
+    def _watch_until_stopped(self, scheduling: int | None) -> None:
         seen, sample, overslept, reported = self._last, None, 0.0, False
         pause = self._period
-        wake = time.monotonic() + pause
+        wake, waited = time.monotonic() + pause, _read_scheduling(scheduling)
         while not self._stopped.wait(pause):
-            last, now = self._last, time.monotonic()
+            last, now, before, waited = self._last, time.monotonic(), waited, _read_scheduling(scheduling)
+            wake = min(wake + waited - before, now)
             if last is not seen:
                 # What was overslept after the heartbeat is part of a delay that is not over yet.
                 self._judge(sample, overslept + max(last.at - wake, 0.0))
@@ -238,7 +248,7 @@ class Watchdog:
 
 def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: float) -> Stall | None:
     """The stall behind a delay, or None if the process was not scheduled for most of it."""
-    unscheduled = min(max(overslept, delay.unscheduled), max(delay.seconds - delay.process_cpu, 0.0))
+    unscheduled = min(overslept + delay.unscheduled, max(delay.seconds - delay.process_cpu, 0.0))
     held = delay.seconds - unscheduled
     if held < seconds:
         return None
@@ -331,8 +341,10 @@ def _open_scheduling() -> int | None:
         return None
 
 
-def _read_scheduling(descriptor: int) -> float:
-    """Seconds for which the thread was ready to run and waited for a CPU."""
+def _read_scheduling(descriptor: int | None) -> float:
+    """Seconds for which the thread was ready to run and waited for a CPU, or 0 if that is not known."""
+    if descriptor is None:
+        return 0.0
     try:
         return int(os.pread(descriptor, 100, 0).split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
