@@ -20,7 +20,7 @@ from typing import Any, Self
 from websockets.sync.client import ClientConnection, connect
 
 from tests.stalls import reported_stalls
-from tests.waiting import SOON, wait_until
+from tests.waiting import HANGS, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUGH = ROOT / "tests" / "misbehaving_board.py"
@@ -85,7 +85,7 @@ class Child:
     def signal(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = SOON) -> int:
+    def wait(self, seconds: float = HANGS) -> int:
         """Its exit code, once it has ended."""
         return self.process.wait(seconds)
 
@@ -117,7 +117,7 @@ class Speaker(Child):
 
     def next(self) -> dict[str, Any]:
         """The next message from the server."""
-        message = self._came.get(timeout=SOON)
+        message = self._came.get(timeout=HANGS)
         assert message is not None, f"the server hung up; it said:\n{self.said()}"
         self.messages.append(message)
         return message
@@ -156,7 +156,7 @@ class Speaker(Child):
     def rest(self) -> list[dict[str, Any]]:
         """All that is still to come until the server hangs up."""
         came = []
-        while (message := self._came.get(timeout=SOON)) is not None:
+        while (message := self._came.get(timeout=HANGS)) is not None:
             came.append(message)
         return came
 
@@ -178,7 +178,7 @@ class StdioChild(Speaker):
         if self.process.poll() is None:
             self.process.kill()
         if self._reader.ident is not None:
-            self._reader.join(SOON)
+            self._reader.join(HANGS)
         super().__exit__(*about)
 
     def _read(self) -> None:
@@ -229,7 +229,7 @@ class HttpChild(Child):
         return self._shown.search(self.said())
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS)
 
     def start_call(self, name: str, **arguments: Any) -> http.client.HTTPConnection:
         """Send a modern tools/call; the connection to read its answer from."""
@@ -311,7 +311,7 @@ class OnSocket(Speaker):
     def __exit__(self, *about: object) -> None:
         if self._socket is not None:
             self._opened.close()
-            self._reader.join(SOON)
+            self._reader.join(HANGS)
         super().__exit__(*about)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 SOON = 20.0
 STEP = 0.002
 """Waits are counted in steps, not by the clock: on a busy machine each step takes longer, as does what is waited for."""
+HANGS = 180.0
+"""For waits that only the clock can end, as those of a socket: what takes longer hangs, even on a busy machine."""
 
 
 async def until(true: Callable[[], bool], seconds: float = SOON) -> None:
