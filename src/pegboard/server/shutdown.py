@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from pegboard.server.worker_process import WorkerControl
 
 GRACE_SECONDS: Final = 2.0
+_STEP_SECONDS: Final = 0.02
 HAND_OVER_SECONDS: Final = 600.0
 """How long the calls of a version of a program may take to finish after a newer one was loaded."""
 
@@ -36,7 +37,10 @@ class ExitTimer:
             threading.Thread(target=self._watch, name="pegboard-exit-timer", daemon=True).start()
 
     def _watch(self) -> None:
-        time.sleep(self.drain_seconds + GRACE_SECONDS)
+        time.sleep(self.drain_seconds)
+        # In steps: where these take longer because the machine is busy, so does what has to end.
+        for _ in range(round(GRACE_SECONDS / _STEP_SECONDS)):
+            time.sleep(_STEP_SECONDS)
         if self.returned:
             threading.main_thread().join()
         os._exit(0)
