@@ -140,7 +140,7 @@ class SessionExchange(HttpExchange, eq=False, kw_only=True):
         if self._done:
             return 0
         turn = self._turn or self._take_turn()
-        # As `async with`, for less than half of its cost.
+        # As `async with`, which enters two functions more for each event.
         await turn.acquire()
         try:
             opened = self._stream or await self._open_stream(RETRY_MS)
