@@ -14,7 +14,7 @@ from pegboard.background_tasks import end_tasks
 from pegboard.cli.source_watch import SourceWatch
 from pegboard.errors import PegboardError
 
-SECONDS = 30.0
+SECONDS = 120.0
 BOARD = """
 from pegboard import Board
 

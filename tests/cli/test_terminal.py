@@ -30,7 +30,7 @@ pytestmark = pytest.mark.process
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
 COMMAND = ("--", sys.executable, SERVER)
-SECONDS = 30.0
+SECONDS = 120.0
 # What a terminal or its reader obeys: controls, format characters, line separators, surrogates, private use.
 OBEYED = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co")
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 NODE = ROOT / ".peers" / "bin" / "node"
 PACKAGES = ROOT / "tests" / "peers" / "node"
 PACKED = PACKAGES / "node_modules" / "@sparticuz" / "chromium"
-SECONDS = 30
+SECONDS = 120
 
 _FLAGS = (
     "--headless=new",

@@ -16,7 +16,7 @@ from pegboard.server.http.guard import Guard
 from pegboard.server.http.listener import Http1Server, listen
 from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
 
-SOON = 10.0
+SOON = 60.0
 
 
 class Streamer:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.in_process import run_here
 from tests.server_processes import PEGBOARD, ROOT, ROUGH, HttpChild
-from tests.waiting import SOON
+from tests.waiting import HANGS, SOON
 
 pytestmark = pytest.mark.process
 
@@ -226,14 +226,14 @@ def on_terminal(*words: str | Path, typed: Sequence[tuple[str, str]] = ()) -> st
     os.close(side)
     shown, answers = b"", list(typed)
     try:
-        while select.select([screen], [], [], SOON)[0]:
+        while select.select([screen], [], [], HANGS)[0]:
             try:
                 shown += os.read(screen, 65536)
             except OSError:
                 break
             if answers and shown.endswith(answers[0][0].encode()):
                 os.write(screen, answers.pop(0)[1].encode())
-        process.wait(SOON)
+        process.wait(HANGS)
     finally:
         process.kill()
         process.wait()

@@ -16,7 +16,7 @@ from pegboard.limits import Limits
 from pegboard.middleware.observability.call_feed import CallFeed, StoredCall, split_batches
 from pegboard.stores.store_url import open_store
 from tests.server_processes import PEGBOARD
-from tests.waiting import SOON
+from tests.waiting import HANGS
 
 NOW = time.time()
 CALLS = [
@@ -107,4 +107,4 @@ def test_new_calls_are_followed(tmp_path: Path) -> None:
             assert json.loads(process.stdout.readline())["name"] == "box_notes_find"
         finally:
             process.kill()
-            process.wait(SOON)
+            process.wait(HANGS)

@@ -12,7 +12,7 @@ import pytest
 
 from pegboard import Client
 from tests.server_processes import PEGBOARD, ROOT, Child
-from tests.waiting import SOON, wait_until
+from tests.waiting import HANGS, SOON, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -97,7 +97,7 @@ def test_it_needs_nothing_of_the_folder_it_is_started_in_and_leaves_nothing_ther
                 break
         process.terminate()
         assert process.stderr.read() == ""
-        assert process.wait(SOON) == 0
+        assert process.wait(HANGS) == 0
     finally:
         process.kill()
         process.communicate()

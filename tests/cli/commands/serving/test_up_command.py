@@ -23,7 +23,7 @@ import pytest
 
 from pegboard import Client
 from tests.server_processes import PEGBOARD, HttpChild, StdioChild
-from tests.waiting import SOON, until, wait_until
+from tests.waiting import HANGS, SOON, until, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -570,7 +570,7 @@ def test_in_a_terminal_it_serves_http_and_ends_by_control_c(folder: Folder) -> N
             said += os.read(mine, 65536)
         assert re.search(rb"pegboard: http://127\.0\.0\.1:\d+/mcp", said)
         os.write(mine, b"\x03")
-        assert process.wait(SOON) == 0
+        assert process.wait(HANGS) == 0
         assert b"Traceback" not in said
     finally:
         process.kill()
