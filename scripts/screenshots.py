@@ -88,11 +88,13 @@ async def take_pages(page: Page, folder: Path) -> None:
     await page.press("Escape", code=27)
     for name in (
         "tools/everyday__desk__plan_trip",
+        "content",
         "tokens",
         "latency",
         "servers",
         "people",
         "sessions",
+        "connect",
     ):
         await page.run(f"location.hash = '{name}'")
         await page.wait_for(f"document.querySelector('nav a.current').hash === '#{name.partition('/')[0]}'")
@@ -101,6 +103,12 @@ async def take_pages(page: Page, folder: Path) -> None:
             await page.fill("form.row input", "ann")
             await page.click("form.row button")
             await page.wait_for_text("allowed", "main")
+        if name == "content":
+            await page.fill("article:has(button[aria-label='Read Note']) input", "packing")
+            await page.click("button[aria-label='Read Note']")
+            await page.wait_for_text("Rain coat", "main")
+        if name.startswith("tools/"):
+            await fill_trip(page)
         if name == "sessions":
             await page.wait_for_text("older-agent", "main section:nth-of-type(2)")
         await save(page, folder / f"console-{name.partition('/')[0]}.png")
@@ -110,6 +118,17 @@ async def take_pages(page: Page, folder: Path) -> None:
     await page.resize(390, 844, mobile=True)
     await page.run("location.hash = 'live'")
     await save(page, folder / "console-phone.png")
+
+
+async def fill_trip(page: Page) -> None:
+    """Fill in the form of a tool, and call it."""
+    await page.fill("[id='field/city']", "Oslo")
+    await page.fill("[id='field/days']", "3")
+    for traveller in ("Ada", "Grace"):
+        await page.fill("[id='field/travellers']", traveller)
+        await page.press("Enter", text="\r", code=13)
+    await page.click("button.primary", "Call")
+    await page.wait_for_text("Oslo", ".outcome")
 
 
 async def make_calls(url: str) -> None:
@@ -122,7 +141,7 @@ async def make_calls(url: str) -> None:
                 await client.call(tool, arguments)
                 await asyncio.sleep(pause)
 
-    await asyncio.gather(work("claude-code", 0.5), work("codex", 0.9), work("my-agent", 0.3))
+    await asyncio.gather(work("claude-code", 1.1), work("codex", 1.7), work("my-agent", 0.8))
 
 
 async def save(page: Page, path: Path) -> None:

@@ -31,7 +31,7 @@ export function connectPage() {
       h(
         "section",
         { class: "card", key: client },
-        h("div", { class: "bar" }, h("h2", null, client), h("span", { class: "hint" }, place), h("button", { onclick: (event) => copy(event.currentTarget, text) }, "Copy")),
+        h("div", { class: "bar" }, h("h2", null, client), h("span", { class: "hint", title: place }, place), h("button", { onclick: (event) => copy(event.currentTarget, text) }, "Copy")),
         h("pre", { class: "json" }, text),
       ),
     ),

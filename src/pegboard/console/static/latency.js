@@ -74,6 +74,15 @@ function ticks(low, most) {
   return powers.length > 1 ? powers : [low, most];
 }
 
+/** A duration without zeros at its end. */
+function onScale(value) {
+  const [number, unit] = milliseconds(value).split(" ");
+  return `${Number(number)} ${unit}`;
+}
+
+/** Where the times are written below a chart, as shares of its width. */
+const times = (width) => (width > 600 ? [0, 0.25, 0.5, 0.75, 1] : [0, 1]);
+
 function chart(calls) {
   const width = pageWidth();
   // Calls are in the order in which they ended.
@@ -102,10 +111,9 @@ function chart(calls) {
     { viewBox: `0 0 ${width} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "Latency over time; the table below has the figures" },
     ticks(low, most).map((value, index) => [
       h("line", { key: `grid-${index}`, x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid" }),
-      h("text", { key: `scale-${index}`, x: LEFT - 8, y: y(value) + 4, class: "scale" }, milliseconds(value)),
+      h("text", { key: `scale-${index}`, x: LEFT - 8, y: y(value) + 4, class: "scale" }, onScale(value)),
     ]),
-    h("text", { key: "first", x: LEFT, y: HEIGHT - 8, class: "scale start" }, timeOfDay(first)),
-    h("text", { key: "last", x: width - 4, y: HEIGHT - 8, class: "scale" }, timeOfDay(last)),
+    times(width).map((share) => h("text", { key: `time-${share}`, x: LEFT + share * (width - LEFT - 4), y: HEIGHT - 8, class: `scale ${share === 0 ? "start" : share < 1 ? "middle" : ""}` }, timeOfDay(first + share * (last - first)))),
     line("here", (part) => quantile(sorted(part.map(here).filter((value) => value !== null)), 0.95)),
     // The highest first and widest: lines that coincide are all visible.
     [...LINES].reverse().map(([name, share]) => line(name, (part) => quantile(sorted(part.map((call) => call.ms)), share))),

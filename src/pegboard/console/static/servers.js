@@ -1,6 +1,6 @@
 // The servers of a gateway: their state, their last output, and how to start, stop and restart them.
-import { h } from "./dom.js";
-import { changed, count, get, may, post, state } from "./store.js";
+import { h, memo } from "./dom.js";
+import { changed, count, get, may, milliseconds, post, quantile, recent, state } from "./store.js";
 
 let problem = "";
 let busy = "";
@@ -132,6 +132,25 @@ function shortened(command) {
   return command.split(" ").map((word) => (/^(?:\/|[A-Za-z]:\\)/.test(word) ? word.split(/[\\/]/).pop() : word)).join(" ");
 }
 
+const counted = {};
+
+/** The calls of each server in the last minute, counted once a second. */
+function lastMinute() {
+  return memo(counted, [state.tick], () => {
+    const times = new Map();
+    for (const call of recent(60)) {
+      if (!times.has(call.lane)) times.set(call.lane, []);
+      times.get(call.lane).push(call.ms);
+    }
+    return times;
+  });
+}
+
+function describeCalls(lane) {
+  const times = (lastMinute().get(lane) || []).sort((a, b) => a - b);
+  return times.length ? `${count(times.length)} in the last minute, p95 ${milliseconds(quantile(times, 0.95))}` : "none in the last minute";
+}
+
 const TONES = { ready: "ok", connecting: "repaired", idle: "repaired", stopped: "quiet", failed: "error", needs_login: "repaired" };
 
 function serverCard(toolbox, server) {
@@ -162,6 +181,7 @@ function serverCard(toolbox, server) {
           ["kind", server.kind],
           ["target", server.kind === "stdio" ? h("span", { title: server.target }, shortened(server.target)) : server.target],
           ["protocol", server.version],
+          ["calls", describeCalls(name)],
           ["starts", server.kind === "stdio" ? count(server.spawns) : ""],
           ["in flight", server.in_flight ? count(server.in_flight) : ""],
           ["login", server.login ? `${server.login.replace("_", " ")}${server.state === "needs_login" ? ": needed" : ""}` : ""],
