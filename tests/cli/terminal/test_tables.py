@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pegboard.cli.terminal.tables import render_rows, show_rows, wrap_line
+from pegboard.cli.terminal.tables import render_descriptions, render_rows, show_rows, wrap_line
 
 ROWS = [("ok", "port", "7332 is free"), ("note", "uvx", "not found; " + "x" * 100)]
 
@@ -46,3 +46,18 @@ def test_a_long_line_continues_indented_on_a_terminal_alone() -> None:
     wrapped = wrap_line(text, 60)
     assert max(map(len, wrapped)) <= 60
     assert all(line.startswith("  word") for line in wrapped[1:])
+
+
+def test_sentences_continue_in_their_column() -> None:
+    rows = [
+        ("ok", "port", "7332 is free"),
+        ("wrong", "config", "the program of the server is not installed on this machine"),
+    ]
+    assert list(render_descriptions(rows, 40)) == [
+        "ok     port    7332 is free",
+        "wrong  config  the program of the server",
+        "               is not installed on this",
+        "               machine",
+    ]
+    assert len(list(render_descriptions(rows, None))) == 2
+    assert max(map(len, render_descriptions(rows, 30))) <= 30

@@ -30,6 +30,12 @@ def show_rows(rows: Sequence[Sequence[str]], indent: str = "") -> None:
         show(line)
 
 
+def show_descriptions(rows: Sequence[Sequence[str]], indent: str = "") -> None:
+    """Print a table whose last cells are sentences: on a terminal they continue on further lines, in their column."""
+    for line in render_descriptions(rows, width_of(sys.stdout), indent):
+        show(line)
+
+
 def show_wrapped(text: str, indent: str = "") -> None:
     """Print a line of the result; on a terminal, one that is too long continues on further lines, indented."""
     for line in wrap_line(text, width_of(sys.stdout), indent):
@@ -56,6 +62,23 @@ def render_rows(rows: Sequence[Sequence[str]], width: int | None, indent: str = 
     for row in shown:
         cells = [cell + " " * (column - _cells(cell)) for cell, column in zip(row, widths, strict=True)]
         yield (indent + _GAP.join(cells)).rstrip()
+
+
+def render_descriptions(rows: Sequence[Sequence[str]], width: int | None, indent: str = "") -> Iterator[str]:
+    """The lines of a table whose last column wraps; where too little room is left for it, it is cut instead."""
+    names = [[printable(cell) for cell in row[:-1]] for row in rows]
+    widths = [max(map(_cells, column)) for column in zip(*names, strict=True)]
+    begin = len(indent) + sum(widths) + len(_GAP) * len(widths)
+    if width is None or width - begin < _NARROWEST:
+        yield from render_rows(rows, width, indent)
+        return
+    for row, cells in zip(rows, names, strict=True):
+        first = indent + "".join(
+            cell + " " * (column - _cells(cell)) + _GAP for cell, column in zip(cells, widths, strict=True)
+        )
+        text = textwrap.wrap(printable(row[-1]), width - begin, break_on_hyphens=False) or [""]
+        yield (first + text[0]).rstrip()
+        yield from (" " * begin + line for line in text[1:])
 
 
 def _shrink(natural: list[int], room: int) -> list[int]:

@@ -20,7 +20,7 @@ from pegboard import __version__
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.setup.check_command import check_target
 from pegboard.cli.terminal.output import note, show_json
-from pegboard.cli.terminal.tables import show_rows
+from pegboard.cli.terminal.tables import show_descriptions
 from pegboard.config.foreign.known_clients import CLIENTS, known_client
 from pegboard.config.gateway_config import find_config
 from pegboard.errors import PegboardError, SetupError
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
     if chosen.json:
         show_json(found)
     else:
-        show_rows([(one.state, one.name, one.text) for one in found])
+        show_descriptions([(one.state, one.name, one.text) for one in found])
         for one in found:
             if one.fix and one.state != "ok":
                 note(f"{one.name}: {one.fix}")

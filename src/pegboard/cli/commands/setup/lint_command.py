@@ -18,7 +18,7 @@ from pegboard.call_target import CalledTool
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.terminal.output import note, show_json
 from pegboard.cli.terminal.progress_bar import waiting
-from pegboard.cli.terminal.tables import show_rows
+from pegboard.cli.terminal.tables import show_descriptions
 from pegboard.config.gateway_config import GatewayConfig, read_config
 from pegboard.config.mistakes import redact
 from pegboard.errors import SetupError
@@ -164,7 +164,7 @@ def _print(checked: _Checked, principal: Principal) -> None:
         approval = verdict.approval
         asks = f"; {approval.wanted} ({approval.rule})" if approval is not None else ""
         rows.append((verdict.effect, kind, path, f"{verdict.rule}{scopes}{asks}"))
-    show_rows(rows)
+    show_descriptions(rows)
     seen = sum(verdict.listed for _, _, verdict in checked.items)
     who = repr(principal.id) if principal else "an anonymous caller"
     note(f"{who} sees {seen} of {counted(len(checked.items), 'item')}")
