@@ -19,7 +19,7 @@ from pegboard import Auth, Issuer, SignInClient
 from tests.peers.balancer import Balancer, balancing
 from tests.peers.judges import DEADLINE, HERE, MCP1_PYTHON, NODE, PYTHON
 from tests.peers.person import log_in
-from tests.peers.serving import PEGBOARD, running, serve
+from tests.peers.serving import serve
 from tests.ports import free_port
 from tests.server.pages.paged_board import browsing, serving_notes
 
@@ -32,29 +32,6 @@ CLIENTS: dict[str, tuple[Path, str, list[str]]] = {
     "mcp 1.x": (MCP1_PYTHON, "login_mcp1.py", []),
     "fastmcp": (PYTHON, "login_fastmcp.py", []),
 }
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[str]:
-    port = free_port()
-    command = [str(NODE), str(HERE / "node" / "issuer.mjs"), str(port)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE / "node"
-    ) as server:
-        assert server.stdout is not None
-        try:
-            assert any(line.strip() == "ready" for line in server.stdout)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-
-
-@pytest.fixture(scope="module")
-def locked(issuer: str) -> Iterator[str]:
-    port = free_port()
-    command = [str(PEGBOARD), "run", str(LOCKED), "--http", "--port", str(port)]
-    with running(command, port, ISSUER=issuer, PUBLIC_URL=f"http://127.0.0.1:{port}") as address:
-        yield address
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import pytest
 
 from pegboard import Client
 from tests.gateway.connections.account_site import Person
-from tests.peers.judges import DEADLINE, HERE, NODE
+from tests.peers.judges import DEADLINE
 from tests.peers.person import log_in
 from tests.peers.serving import PEGBOARD, running
 from tests.ports import free_port
@@ -32,29 +32,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.peer
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[str]:
-    port = free_port()
-    command = [str(NODE), str(HERE / "node" / "issuer.mjs"), str(port)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE / "node"
-    ) as server:
-        assert server.stdout is not None
-        try:
-            assert any(line.strip() == "ready" for line in server.stdout)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-
-
-@pytest.fixture(scope="module")
-def locked(issuer: str) -> Iterator[str]:
-    port = free_port()
-    command = [str(PEGBOARD), "run", str(HERE / "locked_board.py"), "--http", "--port", str(port)]
-    with running(command, port, ISSUER=issuer, PUBLIC_URL=f"http://127.0.0.1:{port}") as address:
-        yield address
 
 
 def get(url: str) -> Any:

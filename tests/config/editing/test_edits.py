@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from pegboard.config.editing import json_text
+from pegboard.config.editing import json_text, toml_text
 from pegboard.config.editing.edits import Edit, apply_edits, parse_text
 from pegboard.config.source_file import parse_source
 from pegboard.errors import SetupError
@@ -254,3 +254,20 @@ def test_the_members_of_an_entry_that_stay_cost_nothing(name: str, monkeypatch: 
     changed = apply_edits(text, [Edit(("servers", "a"), {**entry, "key7": "x"})], file)
     assert parse_text(changed, file)["servers"]["a"]["key7"] == "x"
     assert len(parsed) < 12
+
+
+@pytest.mark.parametrize("suffix", [".json", ".toml"])
+@pytest.mark.parametrize("old", ["", '{"toolboxes": {"main": {"mcpServers": {"a": {"command": "x"}}}}}'])
+def test_many_servers_are_added_without_parsing_the_text_for_each(
+    suffix: str, old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = old if suffix == ".json" or not old else '[toolboxes.main.mcpServers.a]\ncommand = "x"\n'
+    parsed: list[int] = []
+    for module, name in ((json_text, "parse_source"), (toml_text.tomllib, "loads")):
+        before = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *words, before=before: (parsed.append(1), before(*words))[1])
+    edits = [Edit(("toolboxes", "main", "mcpServers", f"s{number}"), {"command": "y"}) for number in range(100)]
+    changed = apply_edits(text, edits, Path(f"x{suffix}"))
+    servers = parse_text(changed, Path(f"x{suffix}"))["toolboxes"]["main"]["mcpServers"]  # type: ignore[index, call-overload]
+    assert len(servers) == 100 + bool(old)
+    assert len(parsed) < 10

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from pegboard.call import Json
-from pegboard.config.editing.json_text import remove_in_json, set_in_json
-from pegboard.config.editing.toml_text import remove_in_toml, set_in_toml
+from pegboard.config.editing.json_text import add_to_json, remove_in_json, set_in_json
+from pegboard.config.editing.toml_text import add_to_toml, remove_in_toml, set_in_toml
 from pegboard.config.mistakes import format_path
 from pegboard.config.source_file import KeyPath, is_blank, parse_source
 from pegboard.errors import SetupError
@@ -34,15 +34,10 @@ def apply_edits(text: str, edits: Sequence[Edit], file: Path) -> str:
     tree = parse_text(text, file)
     if not is_toml and not is_blank(text):
         _refuse_duplicates(text, edits, file)
-    for edit in edits:
-        keys = tuple(map(str, edit.place))
-        if isinstance(edit.value, UnsetType):
-            text = remove_in_toml(text, keys) if is_toml else remove_in_json(text, edit.place, file)
-        elif is_toml:
-            text = set_in_toml(text, keys, edit.value)
-        else:
-            text = set_in_json(text, edit.place, edit.value, file)
-        tree = _applied(tree, edit.place, edit.value)
+    for group in _siblings(edits):
+        text = _apply_group(text, group, file)
+        for edit in group:
+            tree = _applied(tree, edit.place, edit.value)
     try:
         new = parse_text(text, file)
         # A table of TOML that only holds others goes with the last of them.
@@ -53,6 +48,49 @@ def apply_edits(text: str, edits: Sequence[Edit], file: Path) -> str:
         places = ", ".join(format_path(edit.place) for edit in edits)
         raise SetupError(f"{file}: {places} is written in a form that cannot be changed safely; change it by hand")
     return text
+
+
+def _siblings(edits: Sequence[Edit]) -> Iterator[list[Edit]]:
+    """The edits in groups: adjacent ones of different members of the same object can be applied at once."""
+    group: list[Edit] = []
+    for edit in edits:
+        fits = group and edit.place[:-1] == group[0].place[:-1]
+        if group and not fits:
+            yield group
+            group = []
+        group.append(edit)
+    if group:
+        yield group
+
+
+def _apply_group(text: str, group: Sequence[Edit], file: Path) -> str:
+    # The first one may create the object that holds them all.
+    text, rest = _apply(text, group[0], file), group[1:]
+    added = _add(text, rest, file) if rest else text
+    if added is not None:
+        return added
+    for edit in rest:
+        text = _apply(text, edit, file)
+    return text
+
+
+def _add(text: str, group: Sequence[Edit], file: Path) -> str | None:
+    """The text with all values of a group, if each of them is a new member; each single change parses the text again."""
+    place = group[0].place[:-1]
+    members = {str(edit.place[-1]): edit.value for edit in group if not isinstance(edit.value, UnsetType)}
+    if len(members) < len(group) or any(isinstance(edit.place[-1], int) for edit in group):
+        return None
+    if file.suffix.lower() == ".toml":
+        return add_to_toml(text, tuple(map(str, place)), members)
+    return None if is_blank(text) else add_to_json(text, place, members, file)
+
+
+def _apply(text: str, edit: Edit, file: Path) -> str:
+    is_toml = file.suffix.lower() == ".toml"
+    keys = tuple(map(str, edit.place))
+    if isinstance(edit.value, UnsetType):
+        return remove_in_toml(text, keys) if is_toml else remove_in_json(text, edit.place, file)
+    return set_in_toml(text, keys, edit.value) if is_toml else set_in_json(text, edit.place, edit.value, file)
 
 
 def _refuse_duplicates(text: str, edits: Sequence[Edit], file: Path) -> None:

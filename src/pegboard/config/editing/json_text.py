@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ def set_in_json(text: str, place: KeyPath, value: Json, file: Path) -> str:
             raise SetupError(f"{file}:{line}: {key} is not an object, so nothing can be added to it; correct it first")
         for inner in reversed(place[depth + 1 :]):
             value = {str(inner): value}
-        return _insert(text, source, place[: depth + 1], value)
+        return _insert(text, source, place[:depth], [(place[depth], value)])
     if is_same_value(old, value):
         return text
     if isinstance(old, dict) and isinstance(value, dict):
@@ -45,6 +46,16 @@ def set_in_json(text: str, place: KeyPath, value: Json, file: Path) -> str:
         return text
     span = source.spans[place]
     return text[: span.value] + _JsonWriter(text).write(value, _indent_at(text, span.start)) + text[span.end :]
+
+
+def add_to_json(text: str, place: KeyPath, members: Mapping[str, Json], file: Path) -> str | None:
+    """The text with further members in the object at a path, parsed once; None if there is no such object, or one of them
+    is there already."""
+    source = parse_source(text, file)
+    old = _find(source.tree, place) if place in source.spans else None
+    if not isinstance(old, dict) or not old.keys().isdisjoint(members):
+        return None
+    return _insert(text, source, place, list(members.items()))
 
 
 def is_same_value(old: Json, new: Json) -> bool:
@@ -83,32 +94,34 @@ def remove_in_json(text: str, place: KeyPath, file: Path) -> str:
     return text[:start] + text[end:]
 
 
-def _insert(text: str, source: ParsedSource, place: KeyPath, value: Json) -> str:
-    """Add a member or an item at the end of the object or list that holds `place`."""
-    holder = source.spans[place[:-1]]
+def _insert(text: str, source: ParsedSource, place: KeyPath, members: Sequence[tuple[str | int, Json]]) -> str:
+    """Add members or items at the end of the object or list at `place`."""
+    holder = source.spans[place]
     close = holder.end - 1
     writer = _JsonWriter(text)
-    key = place[-1]
-    start = "" if isinstance(key, int) else f"{_encode(key)}: "
-    children = _children(source, place[:-1])
+    named = [("" if isinstance(key, int) else f"{_encode(key)}: ", value) for key, value in members]
+
+    def on_lines(indent: str) -> str:
+        return ",".join(f"{writer.line_break}{indent}{name}{writer.write(value, indent)}" for name, value in named)
+
+    children = _children(source, place)
     if not children:
         inner = text[holder.value + 1 : close]
-        if "\n" not in text.strip(_SPACES) and not inner.strip(_SPACES) and len(place) > 1:
-            return text[: holder.value + 1] + start + writer.write_line(value) + text[close:]
+        if "\n" not in text.strip(_SPACES) and not inner.strip(_SPACES) and place:
+            line = ", ".join(name + writer.write_line(value) for name, value in named)
+            return text[: holder.value + 1] + line + text[close:]
         base = _indent_at(text, holder.value)
         comments = inner.rstrip(_SPACES)
-        line = f"{writer.line_break}{base}{writer.unit}"
-        piece = line + start + writer.write(value, base + writer.unit)
+        piece = on_lines(base + writer.unit)
         return text[: holder.value + 1] + comments + piece + writer.line_break + base + text[close:]
     last = children[-1]
     after = last.end if last.comma < 0 else last.comma + 1
     at = after + len(text[after:close].rstrip(_SPACES))
     starts_line = not text[_line_start(text, last.start) : last.start].strip(_SPACES)
     if starts_line or "\n" in text[last.end : close]:
-        indent = _indent_at(text, last.start) + ("" if starts_line else writer.unit)
-        piece = f"{writer.line_break}{indent}{start}{writer.write(value, indent)}"
+        piece = on_lines(_indent_at(text, last.start) + ("" if starts_line else writer.unit))
     else:
-        piece = f" {start}{writer.write_line(value)}"
+        piece = ",".join(f" {name}{writer.write_line(value)}" for name, value in named)
     comma = "," if last.comma < 0 else ""
     more = "" if comma else ","
     return text[: last.end] + comma + text[last.end : at] + piece + more + text[at:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pegboard.call import Json
@@ -68,6 +68,20 @@ def set_in_toml(text: str, place: Keys, value: Json) -> str:
     if isinstance(old, dict):
         return set_in_toml(remove_in_toml(text, place), place, value)
     return _add_key(text, statements, place, value)
+
+
+def add_to_toml(text: str, place: Keys, members: Mapping[str, Json]) -> str | None:
+    """The text with further tables in the table at a path, parsed once; None if there is no such table, one of them is there
+    already, or it is written within one value."""
+    old = _find(tomllib.loads(text), place)
+    is_inline = any(one.key and one.path == place[: len(one.path)] for one in _statements(text))
+    if not isinstance(old, dict) or is_inline or not old.keys().isdisjoint(members):
+        return None
+    for key, value in members.items():
+        if not isinstance(value, dict):
+            return None
+        text = _append_table(text, (*place, key), value)
+    return text
 
 
 def remove_in_toml(text: str, place: Keys) -> str:

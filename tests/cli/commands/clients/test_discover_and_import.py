@@ -264,10 +264,10 @@ def test_the_servers_of_opencode_may_be_one_level_deeper(home: Path) -> None:
 
 
 def test_a_file_with_very_many_servers_is_not_imported(home: Path) -> None:
-    place("cursor", json.dumps({"mcpServers": {f"s{number}": {"command": f"c{number}"} for number in range(251)}}))
+    place("cursor", json.dumps({"mcpServers": {f"s{number}": {"command": f"c{number}"} for number in range(1001)}}))
     code, _, err = run_here("import")
     assert code == 2
-    assert "more than 250 servers" in err
+    assert "more than 1000 servers" in err
 
 
 def test_an_unknown_source_is_reported(home: Path) -> None:

@@ -19,7 +19,7 @@ from pegboard.middleware.observability.masking import mask_text
 from pegboard.protocol.json_values import as_object
 from pegboard.tools.naming import counted
 
-_MOST_SERVERS: Final = 250
+_MOST_SERVERS: Final = 1000
 """Each one is added to the text on its own."""
 
 
