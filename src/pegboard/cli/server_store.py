@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +14,17 @@ from pegboard.limits import Limits
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store import Store
 from pegboard.stores.store_url import open_store
+
+
+def add_store_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that name the store of a server: by its configuration, or by its address."""
+    store = parser.add_mutually_exclusive_group()
+    store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
+    add_store_flag(store)
+
+
+def add_store_flag(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
 
 
 def store_of(config: str | None) -> str:

@@ -16,6 +16,7 @@ from pegboard.middleware.observability.history import MAX_CALLS
 from pegboard.protocol.json_values import objects_in
 from pegboard.server.http.responses import method_not_allowed, text_response
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
+from pegboard.server.pages.sign_in import SignIn
 from pegboard.server.streamable_http.readiness import FRESH
 from pegboard.stores.operator_proof import HEADER, is_proven
 
@@ -37,9 +38,8 @@ class StatusDocument:
         self._subject = subject
         self._access = ConsoleAccess(subject.board.verdict)
         subject.served.routes[ROUTE] = self.accept
-        if subject.served.auth is not None:
-            # Made before the server starts, so that it is shared with other processes.
-            _ = subject.served.sign_in
+        # For programs alone: it has no page, and knows no browser.
+        self._sign_in = SignIn(subject.board.name, subject.served.auth, subject.served.routes)
 
     def accept(self, head: Head, body: bytes, sink: Sink) -> EndpointResult:
         """Answer a request for the status."""
@@ -65,7 +65,7 @@ class StatusDocument:
             return True
         if served.auth is None:
             return False
-        visitor = await served.sign_in.visitor(head, ROUTE)
+        visitor = await self._sign_in.visitor(head, ROUTE)
         if isinstance(visitor, Answer):
             return _json({"error": "Credentials are needed"}, 401)
         if not self._access.rights(visitor.principal):

@@ -124,8 +124,7 @@ def read_target(
         # Otherwise argparse lists them as required when another argument is missing.
         added.required = added.required and added.nargs != "*"
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to the URL")
-    parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
+    add_url_flags(parser)
     parser.add_argument(
         "--timeout", type=float, metavar="SECONDS", help="fail after SECONDS without any message from the server"
     )
@@ -133,6 +132,12 @@ def read_target(
         "--protocol", choices=SUPPORTED, metavar="REVISION", help=f"protocol revision, one of {', '.join(SUPPORTED)}"
     )
     return TargetArgument(parser.parse_args(words), command)
+
+
+def add_url_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags for a server behind a URL."""
+    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to the URL")
+    parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
 
 
 def run(verb: str, work: Coroutine[Any, Any, int]) -> int:

@@ -17,10 +17,10 @@ import msgspec
 from pegboard import __version__
 from pegboard.approvals.approval_store import Approvals
 from pegboard.auth.local_user import local_user
-from pegboard.cli.arguments.target_argument import read_headers
+from pegboard.cli.arguments.target_argument import add_url_flags, read_headers
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
-from pegboard.cli.server_store import open_server_store, store_of
+from pegboard.cli.server_store import add_store_flag, open_server_store, store_of
 from pegboard.cli.terminal.output import ask_for, note, note_lines, show, show_json, show_text
 from pegboard.cli.terminal.terminal_form import on_terminal
 from pegboard.client.http.address import read_address
@@ -69,9 +69,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("id", nargs="?", metavar="ID", help="the id of the request")
     parser.add_argument("--reason", default="", metavar="TEXT", help="the reason, which the model reads if you refuse")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
-    parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="send a header to the URL")
-    parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
+    add_store_flag(parser)
+    add_url_flags(parser)
     chosen = parser.parse_intermixed_args(argv)
     if chosen.action is not None and chosen.id is None:
         parser.error(f"name the request: pegboard approvals {chosen.target} {chosen.action} ID")

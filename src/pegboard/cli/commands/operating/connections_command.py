@@ -14,7 +14,7 @@ import msgspec
 from pegboard.auth.local_user import local_user
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
-from pegboard.cli.server_store import open_server_store, store_of
+from pegboard.cli.server_store import add_store_flag, open_server_store, store_of
 from pegboard.cli.terminal.output import note, show
 from pegboard.cli.terminal.tables import show_rows
 from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--rotate", action="store_true", help="encrypt everything with the first key")
     parser.add_argument("--reset", action="store_true", help="remove all of them, without the key: it is lost")
-    parser.add_argument("--store", metavar="ADDRESS", help="the store of the gateway: sqlite:PATH or redis://HOST")
+    add_store_flag(parser)
     chosen = parser.parse_args(argv)
     if chosen.remove and not (chosen.principal or chosen.server):
         parser.error("--remove needs --principal, --server or both, so that not everything is removed by mistake")

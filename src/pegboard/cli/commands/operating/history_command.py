@@ -11,7 +11,7 @@ import msgspec
 
 from pegboard.cli.arguments.record_filters import RecordFilter, add_filters, read_filters
 from pegboard.cli.arguments.verb_parser import VerbParser
-from pegboard.cli.server_store import open_server_store, store_of
+from pegboard.cli.server_store import add_store_flags, open_server_store, store_of
 from pegboard.cli.terminal.output import note, show_json_line
 from pegboard.cli.terminal.tables import show_wrapped
 from pegboard.middleware.observability.call_feed import CallFeed, StoredCall
@@ -35,9 +35,7 @@ def main(argv: list[str]) -> int:
     add_filters(parser)
     parser.add_argument("-n", type=int, default=100, metavar="COUNT", help="how many calls to show; default: 100")
     parser.add_argument("--follow", action="store_true", help="go on with new calls, until Ctrl+C")
-    store = parser.add_mutually_exclusive_group()
-    store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
-    store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
+    add_store_flags(parser)
     chosen = parser.parse_args(argv)
     address = chosen.store or store_of(chosen.config)
     return asyncio.run(_show(address, read_filters(chosen), chosen.n, chosen.follow, chosen.json))

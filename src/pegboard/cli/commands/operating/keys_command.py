@@ -14,7 +14,7 @@ from pegboard.auth.local_user import local_user
 from pegboard.cli.arguments.time_argument import read_duration
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import Audited, audit_of
-from pegboard.cli.server_store import open_server_store, store_of
+from pegboard.cli.server_store import add_store_flags, open_server_store, store_of
 from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.cli.terminal.tables import show_rows
 from pegboard.logs.audit_sink import Decision
@@ -44,9 +44,7 @@ def main(argv: list[str]) -> int:
     revoke.add_argument("name", metavar="NAME", help="the name of the key")
     for verb in (add, listing, revoke):
         verb.add_argument("--json", action="store_true", help="print JSON")
-        store = verb.add_mutually_exclusive_group()
-        store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
-        store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
+        add_store_flags(verb)
     chosen = parser.parse_args(argv)
     address = chosen.store or store_of(chosen.config)
     audit = audit_of(chosen.config, chosen.store)

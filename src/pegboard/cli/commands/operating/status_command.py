@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from pegboard.cli.arguments.target_argument import CANNOT_CONNECT, OK, read_headers
+from pegboard.cli.arguments.target_argument import CANNOT_CONNECT, OK, add_url_flags, read_headers
 from pegboard.cli.arguments.verb_parser import VerbParser
-from pegboard.cli.server_store import open_server_store, store_of
+from pegboard.cli.server_store import add_store_flags, open_server_store, store_of
 from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.cli.terminal.tables import show_rows, show_wrapped
 from pegboard.client.http.address import read_address
@@ -61,13 +61,8 @@ def main(argv: list[str]) -> int:
         default=f"http://127.0.0.1:{DEFAULT_PORT}",
         help=f"the server (http://127.0.0.1:{DEFAULT_PORT})",
     )
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="NAME:VALUE", help="send a header, such as a key"
-    )
-    store = parser.add_mutually_exclusive_group()
-    store.add_argument("--config", metavar="CONFIG", help="the configuration file that `pegboard up` serves")
-    store.add_argument("--store", metavar="ADDRESS", help="the store of the server: sqlite:PATH or redis://HOST")
-    parser.add_argument("--ca", metavar="FILE", help="CA bundle for verifying the server")
+    add_url_flags(parser)
+    add_store_flags(parser)
     parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="fail after SECONDS (5)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args(argv)
