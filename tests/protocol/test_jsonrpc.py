@@ -202,9 +202,15 @@ def test_brackets_that_do_not_match_are_a_parse_error(text: str) -> None:
     assert refuse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":%b' % text.encode()).code == PARSE
 
 
+# A long text, with brackets and escaped quotation marks, is skipped.
+TEXT = '[{"a": "\\' * 2000
+
+
 @settings(deadline=None)
-@given(JSON, st.integers(1, 12))
-def test_the_depth_that_is_measured_is_the_depth_there_is(value: Any, levels: int) -> None:
+@given(JSON, st.integers(1, 12), st.sampled_from(["", TEXT]), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_the_depth_that_is_measured_is_the_depth_there_is(
+    value: Any, levels: int, text: str, separators: tuple[str, str]
+) -> None:
     def depth(value: Any) -> int:
         match value:
             case dict():
@@ -213,12 +219,20 @@ def test_the_depth_that_is_measured_is_the_depth_there_is(value: Any, levels: in
                 return 1 + max(map(depth, value), default=0)
         return 0
 
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": value}}).encode()
+    message = {"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"text": text, "a": value}}
+    body = json.dumps(message, separators=separators).encode()
     limits = Limits(json_depth=levels)
     if 2 + depth(value) > levels:
         assert "levels" in refuse(body, limits).message
     else:
         assert jsonrpc.read(body, limits).id == 1
+
+
+@pytest.mark.parametrize("members", ['"a":%s,"a":1', '"a":1,"a":%s', '"a":{"b":%s,"b":1}'])
+def test_a_value_under_a_repeated_name_counts_for_the_depth(members: str) -> None:
+    params = members % ("[" * 200 + "]" * 200) + ',"text":' + json.dumps(TEXT)
+    refusal = refuse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{%b}}' % params.encode())
+    assert "levels" in refusal.message
 
 
 @pytest.mark.parametrize("sign", ["", "-", "1.", "1e"])

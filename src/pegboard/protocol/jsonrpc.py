@@ -44,6 +44,7 @@ class Message(Struct, gc=False):
 
 decode_message = msgspec.json.Decoder(Message).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
 
@@ -100,7 +101,7 @@ def check_text(body: bytes, limits: Limits) -> None:
     if (
         len(body) > 2 * depth
         and (body.count(b"{") + body.count(b"[") > depth if len(body) < _LONG else _has_brackets(body, depth))
-        and _depth(body) > depth
+        and _is_deeper(body, depth)
     ):
         raise ParseFailure(f"Parse error: nested deeper than {depth} levels")
     if len(body) > limits.integer_digits and _has_long_number(body, limits.integer_digits):
@@ -151,7 +152,9 @@ def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _STEPS = bytes.maketrans(b"[]{}", b"\x01\xff\x01\xff")
 _LONG: Final = 16 * 1024
+_LEVELS: Final = 6
 _NO_MARK = bytes(set(range(256)) - set(b'[]{}"'))
+_DIGIT = re.compile(rb"[0-9]")
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 
 
@@ -170,6 +173,33 @@ def _has_brackets(body: bytes, most: int) -> bool:
     return False
 
 
+def _is_deeper(body: bytes, depth: int, levels: int = _LEVELS) -> bool:
+    """Whether the brackets outside of strings nest deeper.
+
+    The values of a few levels are looked at one by one, if quotation marks are escaped: then there is a long text, often JSON
+    itself, which is skipped five times as fast as its escapes are read.
+    """
+    if body.startswith(b'"'):
+        return False
+    if levels and len(body) >= _LONG and body.find(b'\\"') >= 0:
+        values = _values_in(body)
+        if values is not None:
+            return any(_is_deeper(value, depth - 1, levels - 1) for value in values)
+    return _depth(body) > depth
+
+
+def _values_in(body: bytes) -> list[bytes] | None:
+    """The values of a compact object or array; None for anything else, such as an object that repeats a name."""
+    try:
+        members = _decode_members(body) if body.startswith(b"{") else {}
+        values = [bytes(value) for value in members.values() or _decode_batch(body)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    # Each value has a comma or bracket after it, each name two quotation marks and a colon.
+    size = 1 + sum(map(len, values)) + len(values) + sum(map(len, members)) + 3 * len(members)
+    return values if size == len(body) else None
+
+
 def _depth(body: bytes) -> int:
     """How deep the brackets outside of strings nest; of what is not JSON, any number."""
     if body.find(b"\\") >= 0:
@@ -183,9 +213,9 @@ def _depth(body: bytes) -> int:
 def _has_long_number(body: bytes, digits: int) -> bool:
     # A longer number has a digit at one of these places, and more than half of its digits before or after it.
     half = digits // 2
-    for number, byte in enumerate(body[digits - 1 :: digits], 1):
-        at = number * digits - 1
-        if 0x30 <= byte <= 0x39 and (body[at : at + half].isdigit() or body[at - half + 1 : at + 1].isdigit()):
+    for found in _DIGIT.finditer(body[digits - 1 :: digits]):
+        at = found.end() * digits - 1
+        if body[at : at + half].isdigit() or body[at - half + 1 : at + 1].isdigit():
             break
     else:
         return False
