@@ -324,7 +324,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return f"{f', saying: {words}' if words else ''}{hint}"
 
     def _receive_data(self, data: bytes) -> None:
-        *lines, rest = data.split(b"\n")
+        # A part of a long line has no end, which `find` sees in a tenth of the time that `split` takes.
+        *lines, rest = data.split(b"\n") if data.find(b"\n") >= 0 else (data,)
         for line in lines:
             if self._skipping:
                 self._skipping = False
