@@ -257,20 +257,21 @@ class Forwarder:
 
     async def _forward_to_legacy(self, destination: Destination, call: Call, params: Mapping[str, Any]) -> Reply:
         caller = call.caller
-        work = partial(self._work, destination, call, params)
         asks_midway = REVISIONS[caller.version].asks_midway
         if asks_midway or call.method not in ASKING or _ASKABLE.isdisjoint(caller.capabilities):
-            return to_reply(destination, call.method, await work(CallerChannel(call)))
+            result = await self._work(destination, call, params, CallerChannel(call))
+            return to_reply(destination, call.method, result)
+        work = partial(self._work, destination, call, params)
         return await self._wait_with_caller(ParkedCall(call, work, self._limits.questions), destination, call)
 
     async def _work(
         self, destination: Destination, call: Call, params: Mapping[str, Any], channel: Channel
     ) -> Mapping[str, Json]:
-        send = partial(self._send, destination, call, call.caller)
         try:
             if destination.as_task and call.method == CALL and _takes_tasks(destination):
+                send = partial(self._send, destination, call, call.caller)
                 return await call_as_task(send, params, channel, destination.downstream.config.max_timeout)
-            return await send(call.method, params, channel)
+            return await self._send(destination, call, call.caller, call.method, params, channel)
         except LoginRequired:
             raise
         except (Busy, ServerFault) as problem:
