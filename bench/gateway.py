@@ -44,6 +44,7 @@ from routes import (
 from targets import Figures
 
 DIRECT, OURS, OURS_PIPED = "direct", "ours", "ours, at stdio"
+OURS_UNOBSERVED = "ours without console and history"
 FASTMCP, MCP_PROXY, FLOOR = "FastMCP's proxy", "mcp-proxy", "a copy of bytes"
 ERAS = {"2025-11-25": messages.LEGACY, "2026-07-28": messages.MODERN}
 # The server that the gateways were compared over when the targets were set, and the hardest one: our own.
@@ -170,10 +171,12 @@ def _measure_large(figures: Figures, rounds: int, python: str) -> None:
                 config = our_config({"one": our_entry(downstream, messages.MODERN, python)})
                 listening: dict[str, Listening] = {DIRECT: server} if kind == "http" else {}
                 listening |= {FLOOR: byte_copy(downstream, python), OURS: our_gateway(config, python)}
+                listening[OURS_UNOBSERVED] = our_gateway(config, python, "--no-console", "--no-history")
                 for one in listening.values():
                     stack.callback(stop, one.process)
                     one.wait()
-                wait_until_listed(listening[OURS], 1)
+                for name in (OURS, OURS_UNOBSERVED):
+                    wait_until_listed(listening[name], 1)
                 ways = {name: Posting(one, messages.MODERN) for name, one in listening.items()}
                 _ask_for_megabytes(ways, times)
         _tell_large(figures, f"a megabyte, {kind}", times)
@@ -183,7 +186,7 @@ def _ask_for_megabytes(ways: dict[str, Posting], times: dict[str, list[float]]) 
     with on_one_core():
         for name, way in ways.items():
             way.connect()
-            params = {"name": "bench__one__text" if name == OURS else "text", "arguments": {"number": 5}}
+            params = {"name": "bench__one__text" if name.startswith(OURS) else "text", "arguments": {"number": 5}}
             requests = way.ready("tools/call", params)
             for at, request in enumerate(islice(requests, LARGE)):
                 began = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import messages
-from processes import CORES, ROOT, command, cpu_seconds, pin, stop
+from processes import CORES, ROOT, command, cpu_seconds, on_one_core, pin, stop
+
+# What a pipe holds. To get and give back a megabyte for each answer takes longer than our server's answer.
+READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,18 @@ class Child:
             raise RuntimeError(f"{self.name} answered {line[:500]!r}")
 
     def measure(self, in_flight: int, seconds: float) -> Piped:
-        """Keep so many requests in flight for a while."""
+        """Keep so many requests in flight for a while; one at a time on the core of the server, since both never run at once."""
+        with on_one_core() if in_flight == 1 else contextlib.nullcontext():
+            return self._measure(in_flight, seconds)
+
+    def _measure(self, in_flight: int, seconds: float) -> Piped:
         before, began = cpu_seconds(self.process.pid), time.perf_counter()
         until = began + seconds
         done = waiting = 0
         os.write(self._into, self._take(in_flight))
         waiting = in_flight
         while waiting:
-            answered = os.read(self._out, 1 << 20).count(b"\n")
+            answered = os.read(self._out, READ_BYTES).count(b"\n")
             done += answered
             waiting -= answered
             if answered and time.perf_counter() < until:

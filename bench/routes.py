@@ -82,10 +82,10 @@ def our_entry(downstream: Downstream, version: str, python: str) -> dict[str, An
     return {"command": program, "args": words, "version": version}
 
 
-def our_gateway(config: str, python: str = sys.executable) -> Gateway:
-    """`pegboard up`, as everybody starts it."""
+def our_gateway(config: str, python: str = sys.executable, *flags: str) -> Gateway:
+    """`pegboard up`, as everybody starts it without further flags."""
     port = free_port()
-    return Gateway("pegboard up", port, [*our_words(config, python), "--http", "--port", str(port)])
+    return Gateway("pegboard up", port, [*our_words(config, python), "--http", "--port", str(port), *flags])
 
 
 def byte_copy(downstream: Downstream, python: str = sys.executable) -> Gateway:

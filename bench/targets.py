@@ -114,7 +114,8 @@ TARGETS: tuple[Target, ...] = (
     *_client("client 2025-11-25, 64 in flight"),
     *_both("stdio 1", "TypeScript SDK", 12),
     *_both("stdio 64", "TypeScript SDK", 18),
-    *_both("stdio 1", "official SDK", 30),
+    Target("stdio 1: CPU against official SDK", 30, _cheaper("stdio 1", "official SDK")),
+    Target("stdio 1: requests/s against official SDK", 25, _faster("stdio 1", "official SDK")),
     *_both("stdio 64", "official SDK", 30),
     Target("in process, a call", 10, _figure("in process call: ours", "cpu"), at_most=True, unit="µs"),
     Target(
