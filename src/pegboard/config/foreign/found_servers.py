@@ -56,11 +56,13 @@ class FoundFile(Struct, frozen=True, kw_only=True):
 
 
 def find_files(project: Path, environ: Mapping[str, str], only: str = "") -> Iterator[FoundFile]:
-    """The files of all clients that exist here, or of one."""
+    """The files of all clients that exist here, or of one; in the home folder, a project's file may be the user's."""
+    seen: set[tuple[str, Path]] = set()
     for name, client in CLIENTS.items():
         for scope in client.files if only in ("", name) else ():
             path = client.locate(scope, project, environ).path
-            if path.is_file():
+            if path.is_file() and (name, path) not in seen:
+                seen.add((name, path))
                 yield from read_client_file(path, name, scope)
 
 

@@ -263,6 +263,14 @@ def test_the_servers_of_opencode_may_be_one_level_deeper(home: Path) -> None:
     assert found["docs"]["headers"] == {"Authorization": "Bearer ${DOCS_TOKEN}"}
 
 
+def test_a_file_is_listed_once_where_the_project_is_the_home_folder(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place("cursor", json.dumps({"mcpServers": {"a": {"command": "c"}}}))
+    monkeypatch.chdir(home)
+    assert len(json.loads(run_here("discover", "cursor", "--json")[1])) == 1
+
+
 def test_a_file_with_very_many_servers_is_not_imported(home: Path) -> None:
     place("cursor", json.dumps({"mcpServers": {f"s{number}": {"command": f"c{number}"} for number in range(1001)}}))
     code, _, err = run_here("import")
