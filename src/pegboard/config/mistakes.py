@@ -18,6 +18,9 @@ MIN_SECRET_LENGTH: Final = 6
 
 MAX_NAMES: Final = 40
 
+WARNING: Final = "warning: "
+"""Begins the warnings among the mistakes."""
+
 _SERVER_DEPTH: Final = 4
 
 _HIDDEN: Final = frozenset({"env", "headers", "http_headers", "value", "default"})
@@ -126,12 +129,14 @@ class ConfigReport:
         return len(self._mistakes)
 
     def raise_if_any(self) -> None:
-        """Raise SetupError with all mistakes, in the order of the file, if there are any."""
+        """Raise SetupError with all mistakes, in the order of the file, and then all warnings, if there are mistakes."""
         if not self._mistakes:
             return
         ordered = sorted(self._mistakes, key=self._mistakes.__getitem__)
+        ordered += [f"{WARNING}{warning}" for warning in self.warnings]
         known = redact("\n".join(f"- {mistake}" for mistake in ordered), self.secrets)
-        raise SetupError(f"{self.file} has {counted(self.count, 'mistake')}:\n{known}")
+        warnings = f" and {counted(len(self.warnings), 'warning')}" if self.warnings else ""
+        raise SetupError(f"{self.file} has {counted(self.count, 'mistake')}{warnings}:\n{known}")
 
     def _line(self, place: KeyPath) -> int | None:
         """The line of a path, or of its nearest parent that the file has."""

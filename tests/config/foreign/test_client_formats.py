@@ -334,7 +334,7 @@ def test_gemini_is_known_by_its_keys_too(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_is_reported_at_its_location_in_the_file(tmp_path: Path, tree: Any, told: str) -> None:
-    assert refused(tmp_path, tree) == f"- {told}"
+    assert refused(tmp_path, tree).partition("\n- warning: ")[0] == f"- {told}"
 
 
 def test_a_file_that_is_nearly_one_of_these_is_explained(tmp_path: Path) -> None:
@@ -354,16 +354,43 @@ A_CODEX = '[mcp_servers.fs]\ncommand = "a"\n{}\n'
     [
         ("mcp.json", {"mcpServers": {"fs": {"command": "a", "args": [], "arg": []}}}, "mcpServers.fs.arg: is unknown and ignored; did you mean 'args'?"),
         ("mcp.json", {"mcpServers": {"fs": {"command": "a", "enviroment": {}}}}, "mcpServers.fs.enviroment: is unknown and ignored; did you mean 'env'?"),
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is unknown and ignored; did you mean 'toolFilters'?"),
-        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is unknown and ignored; did you mean 'disabledTools'?"),
         ("mcp.json", {"toolmode": "proxy", "mcpServers": {"fs": {"command": "a"}}}, "toolmode: is unknown and ignored; did you mean 'toolMode'?"),
         ("mcp.json", {"servers": {"fs": {"command": "a", "idletimeout": 5}}}, "servers.fs.idletimeout: is unknown and ignored; did you mean 'idleTimeout'?"),
-        ("config.toml", A_CODEX.format("enabled_tool = []"), "mcp_servers.fs.enabled_tool: is unknown and ignored; did you mean 'enabled_tools'?"),
-        (".gemini/settings.json", {"mcpServers": {"fs": {"command": "a", "excludetools": []}}}, "mcpServers.fs.excludetools: is unknown and ignored; did you mean 'excludeTools'?"),
     ],
 )  # fmt: skip
 def test_a_key_that_is_nearly_one_that_is_read_is_asked_about(tmp_path: Path, name: str, tree: Any, told: str) -> None:
     assert read(tmp_path, tree, name).warnings == (told,)
+
+
+@pytest.mark.parametrize(
+    ("name", "tree", "told"),
+    [
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "toolfilters": []}}}, "mcpServers.fs.toolfilters: is unknown; did you mean 'toolFilters'"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "disabledTool": []}}}, "mcpServers.fs.disabledTool: is unknown; did you mean 'disabledTools'"),
+        ("mcp.json", {"mcpServers": {"fs": {"command": "a", "confin": {}}}}, "mcpServers.fs.confin: is unknown; did you mean 'confine'"),
+        ("config.toml", A_CODEX.format("enabled_tool = []"), "mcp_servers.fs.enabled_tool: is unknown; did you mean 'enabled_tools'"),
+        (".gemini/settings.json", {"mcpServers": {"fs": {"command": "a", "excludetools": []}}}, "mcpServers.fs.excludetools: is unknown; did you mean 'excludeTools'"),
+    ],
+)  # fmt: skip
+def test_a_server_is_not_started_if_a_key_that_limits_it_is_misspelt(
+    tmp_path: Path, name: str, tree: Any, told: str
+) -> None:
+    (server,) = read(tmp_path, tree, name).toolboxes["main"].servers.values()
+    assert server.problem == f"{told}, which limits what may be used?"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("auht", "auth"), ("Auth", "auth"), ("rule", "rules"), ("quota", "quotas"), ("lok", "lock")]
+)
+def test_a_misspelt_key_that_limits_callers_is_a_mistake(tmp_path: Path, key: str, meant: str) -> None:
+    assert refused(tmp_path, {key: {}, "mcpServers": {"fs": {"command": "a"}}}) == (
+        f"- {key}: is unknown; did you mean {meant!r}, which limits what callers may do?"
+    )
+
+
+def test_warnings_are_reported_with_the_mistakes(tmp_path: Path) -> None:
+    told = refused(tmp_path, {"auht": {}, "mcpServers": {"fs": {"command": "a", "arg": []}}})
+    assert told.splitlines()[-1] == "- warning: mcpServers.fs.arg: is unknown and ignored; did you mean 'args'?"
 
 
 THEIR_OWN = (
@@ -375,7 +402,9 @@ THEIR_OWN = (
 
 def test_keys_of_their_own_are_passed_over_in_silence(tmp_path: Path) -> None:
     server = {"command": "a", **dict.fromkeys(THEIR_OWN, "x")}
-    root = dict.fromkeys(("theme", "model", "mode", "tools", "hooks", "log", "profiles", "editor.fontSize", "ui"), "x")
+    root = dict.fromkeys(
+        ("theme", "model", "mode", "tools", "hooks", "log", "profiles", "editor.fontSize", "ui", "author"), "x"
+    )
     for key in ("mcpServers", "servers"):
         assert read(tmp_path, {**root, key: {"fs": server}}).warnings == ()
     assert read(tmp_path, A_CODEX.format("\n".join(f'{key} = "x"' for key in THEIR_OWN)), "config.toml").warnings == ()

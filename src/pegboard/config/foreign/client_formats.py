@@ -20,6 +20,7 @@ from pegboard.call import Json
 from pegboard.config.config_keys import ROOT
 from pegboard.config.foreign.entry_formats import (
     CODEX_KEYS,
+    PROTECTIVE_ROOTS,
     EntryFormat,
     ForeignEntry,
     claude_format,
@@ -124,7 +125,10 @@ def _translate_file(
         toolbox["names"] = tree["names"]
         notes.origins[(*_SERVERS[:2], "names")] = ("names",)
     for key, meant in find_root_typos(tree, str(root[0])).items():
-        notes.warn((key,), f"is unknown and ignored; did you mean {meant!r}?")
+        if meant in PROTECTIVE_ROOTS:
+            notes.add_mistake((key,), "is unknown", fix=f"did you mean {meant!r}, which limits what callers may do?")
+        else:
+            notes.warn((key,), f"is unknown and ignored; did you mean {meant!r}?")
     ours = {key: tree[key] for key in ROOT.fields if key in tree and key != "$schema"}
     return TranslatedFile({**ours, "toolboxes": {MAIN: toolbox}}, entry_format.syntax, _project(file))
 

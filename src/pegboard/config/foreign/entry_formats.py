@@ -42,9 +42,18 @@ _UNSUPPORTED: Final = {
 
 # Other programs' names for our keys, so that a typo in theirs leads to ours.
 _OTHER_WORDS: Final = {"environment": "env", "envs": "env", "environ": "env", "arguments": "args", "parameters": "args"}
-# A key of other programs that looks like a typo of one of ours.
+# Keys of other programs that look like typos of ours: of a server, and of the file.
 _NO_TYPO: Final = "scope"
+_NO_ROOT_TYPOS: Final = ("author", "authors")
 _ROOTS: Final = (*(key for key in ROOT.fields if key not in ("$schema", "toolboxes")), "names")
+# The keys that limit what others may do: ignoring a misspelt one would give away what it protects.
+PROTECTIVE_ROOTS: Final = frozenset({"auth", "lock", "principals", "quotas", "rules", "vault"})
+_PROTECTIVE: Final = frozenset(
+    {
+        "auth", "confine", "disabled", "disabledTools", "disabled_tools", "enabled", "enabled_tools", "excludeTools",
+        "includeTools", "share", "toolFilters",
+    }
+)  # fmt: skip
 
 
 def find_typos(server: Collection[str], dialect: Collection[str]) -> Mapping[str, str]:
@@ -55,7 +64,7 @@ def find_typos(server: Collection[str], dialect: Collection[str]) -> Mapping[str
 
 def find_root_typos(root: Collection[str], servers: str) -> Mapping[str, str]:
     """The same for the keys beside `servers`."""
-    return _near(root, {key: key for key in _ROOTS}, {*ROOT.fields, "names", servers})
+    return _near(root, {key: key for key in _ROOTS}, {*ROOT.fields, "names", servers, *_NO_ROOT_TYPOS})
 
 
 def _near(given: Collection[str], words: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
@@ -93,7 +102,9 @@ class ForeignEntry:
             key for key in self.raw if key not in SERVER.fields and key not in keys and key not in _UNSUPPORTED
         )
         for key, meant in find_typos(self.raw, keys).items():
-            if not (roadless and meant in ("command", "url")):
+            if meant in _PROTECTIVE:
+                notes.fail_server((*place, key), f"is unknown; did you mean {meant!r}, which limits what may be used?")
+            elif not (roadless and meant in ("command", "url")):
                 self.warn(key, f"is unknown and ignored; did you mean {meant!r}?")
 
     def warn(self, key: str, text: str) -> None:

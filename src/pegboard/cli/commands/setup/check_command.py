@@ -16,7 +16,7 @@ from pegboard.auth.principal import ANONYMOUS
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.config.gateway_config import FILES, GatewayConfig, ServerConfig, read_config
-from pegboard.config.mistakes import UnresolvedText, redact
+from pegboard.config.mistakes import WARNING, UnresolvedText, redact
 from pegboard.config.secret_sources import SOURCES
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.loading import load_board, names_board
@@ -92,8 +92,9 @@ def check_target(target: str) -> Findings:
         else:
             _check_board(target, found)
     except (SetupError, DeclarationError) as problem:
-        head, *mistakes = str(problem).split("\n- ")
-        found.problems += [f"{target}: {' '.join(mistake.split())}" for mistake in mistakes] or [head]
+        head, *listed = (" ".join(text.split()) for text in str(problem).split("\n- "))
+        found.warnings += [text.removeprefix(WARNING) for text in listed if text.startswith(WARNING)]
+        found.problems += [f"{target}: {text}" for text in listed if not text.startswith(WARNING)] or [head]
     return found
 
 
