@@ -38,12 +38,18 @@ class ExitTimer:
 
     def _watch(self) -> None:
         time.sleep(self.drain_seconds)
-        # In steps: where these take longer because the machine is busy, so does what has to end.
-        for _ in range(round(GRACE_SECONDS / _STEP_SECONDS)):
-            time.sleep(_STEP_SECONDS)
+        _wait_in_steps(GRACE_SECONDS)
         if self.returned:
             threading.main_thread().join()
+            # Time to exit with the code of the author's program.
+            _wait_in_steps(GRACE_SECONDS)
         os._exit(0)
+
+
+def _wait_in_steps(seconds: float) -> None:
+    """Wait longer where steps take longer because the machine is busy, as does what has to end."""
+    for _ in range(round(seconds / _STEP_SECONDS)):
+        time.sleep(_STEP_SECONDS)
 
 
 class NoExit(ExitTimer):
