@@ -444,7 +444,7 @@ async def test_a_thousand_tools_and_thousands_of_calls_keep_each_drawing_small(c
     async with console(board, chromium) as (page, at):
         async with Client(at.mcp) as client:
             await asyncio.gather(*(client.call(f"tool_{number % 500}", {}) for number in range(1500)))
-        await page.wait_for("document.querySelector('.calls tbody').rows.length === 40")
+        await page.wait_for("document.querySelector('.calls tbody')?.rows.length === 40")
         await page.wait_for_text("1,500")
         for name in PAGES:
             await page.run(f"location.hash = {json.dumps(name)}")
