@@ -6,8 +6,10 @@ import argparse
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
-from pegboard.config.gateway_config import find_config
+from pegboard.config.gateway_config import find_config, read_config
+from pegboard.config.source_file import decode_source, read_bytes
 from pegboard.errors import SetupError
 from pegboard.gateway.state_folder import store_path
 from pegboard.limits import Limits
@@ -30,7 +32,14 @@ def add_store_flag(parser: argparse._ActionsContainer) -> None:
 def store_of(config: str | None) -> str:
     """The address of the store that a server of this configuration uses unless it is given another one."""
     given = os.environ.get("PEGBOARD_STORE")
-    return given if given and config is None else f"sqlite:{store_path(config or str(find_config(os.environ)))}"
+    if given and config is None:
+        return given
+    path = Path(config or find_config(os.environ)).expanduser()
+    if path.suffix == ".py":
+        raise SetupError(f"{path} is not a configuration; for a board, name the store of its server: --store ADDRESS")
+    # The store of a file that no gateway can serve would be created, and never used. The text alone reads no secret.
+    read_config(path, text=decode_source(read_bytes(path), path)[0])
+    return f"sqlite:{store_path(str(path))}"
 
 
 @asynccontextmanager
