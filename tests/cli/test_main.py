@@ -54,6 +54,8 @@ def test_an_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
             "unrecognized arguments: --prot 80, did you mean '--port'?\nRun `pegboard run",
         ),
         (("keys", "list", "--stroe=a"), "unrecognized arguments: --stroe=a, did you mean '--store'?"),
+        (("connect", "cursor", "x.py", "--writ"), "unrecognized arguments: --writ, did you mean '--write'?"),
+        (("keys", "list", "--conf", "a.json"), "unrecognized arguments: --conf a.json, did you mean '--config'?"),
         (("call", "x.py", "add", "--a", "2"), "unrecognized arguments: --a 2\nRun `pegboard call --help`"),
         (("call", "x.py"), "pegboard call: the following arguments are required: TOOL\nRun `pegboard call --help`"),
         (("dev", "--stdio"), "unrecognized arguments: --stdio\nRun `pegboard dev --help`"),

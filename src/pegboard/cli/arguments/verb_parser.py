@@ -16,7 +16,13 @@ _SIMILAR: Final = 0.75
 
 
 class SuggestingParser(argparse.ArgumentParser):
-    """An ArgumentParser that suggests the closest choice or flag, and reports a mistake without all flags of the verb."""
+    """An ArgumentParser that suggests the closest choice or flag, and reports a mistake without all flags of the verb.
+
+    A flag has to be written in full: an abbreviation would change its meaning when a release adds a flag.
+    """
+
+    def __init__(self, prog: str | None = None, **options: Any) -> None:
+        super().__init__(prog, allow_abbrev=False, **options)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         near = difflib.get_close_matches(str(value), map(str, action.choices or ()), 1)
@@ -29,7 +35,9 @@ class SuggestingParser(argparse.ArgumentParser):
         for word in unknown:
             # Without the dashes, which would make any two short flags similar.
             names = {flag.lstrip("-"): flag for flag in _flags(self)}
-            near = difflib.get_close_matches(word.partition("=")[0].lstrip("-"), names, 1, _SIMILAR)
+            given = word.partition("=")[0].lstrip("-")
+            near = [name for name in names if len(given) > 1 and name.startswith(given)]
+            near = near or difflib.get_close_matches(given, names, 1, _SIMILAR)
             if word.startswith("--") and near:
                 message += f", did you mean {names[near[0]]!r}?"
                 break
