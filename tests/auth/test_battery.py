@@ -82,6 +82,7 @@ REJECTED = [
     Case("no credentials", "RFC 6750, 3.1: without credentials no error code", fixed(), error=""),
     Case("basic", "RFC 6750, 3: the scheme is Bearer", fixed(Authorization="Basic YW5uOnNlY3JldA=="), error=""),
     Case("unknown scheme", "RFC 6750, 3: the scheme is Bearer", fixed(Authorization="Token abc"), error=""),
+    Case("no scheme", "RFC 9110, 11.4: the scheme first", fixed(Authorization="pb_abc"), 400, "invalid_request"),
     Case("no token", "RFC 6750, 3.1: invalid_request", fixed(Authorization="Bearer"), 400, "invalid_request"),
     Case("blank token", "RFC 6750, 3.1: invalid_request", fixed(Authorization="Bearer  "), 400, "invalid_request"),
     Case("two tokens", "RFC 6750, 2.1: b64token", fixed(Authorization="Bearer a b"), 400, "invalid_request"),
@@ -198,6 +199,7 @@ def whoami_board(issuer: TestIssuer) -> Board:
 
 
 REASONS = {
+    "no scheme": "send it as Bearer <token>",
     "expired": "has expired",
     "not yet valid": "not valid yet",
     "other audience": "another audience",

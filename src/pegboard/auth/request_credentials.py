@@ -127,6 +127,9 @@ def read_credentials(headers: Mapping[bytes, bytes], query: bytes) -> tuple[str,
     name, _, token = sent.strip().partition(b" ")
     scheme = _SCHEMES.get(name.lower())
     if scheme is None:
+        if name and not token:
+            # Most likely a token alone, which the message therefore does not repeat.
+            raise invalid_request("The Authorization header has no scheme: send it as Bearer <token>")
         return None
     token = token.strip(b" ")
     if len(token) > TOKEN_BYTES:
