@@ -108,7 +108,6 @@ def test_bytes_go_to_stdout_as_they_are(tmp_path: Path) -> None:
         (["list", "--"], 2, "add the command"),
         (["list"], 2, "TARGET"),
         (["list", "localhost:7332/mcp"], 2, "starts with http://"),
-        (["call", "http://127.0.0.1:1/", "x", "--header", "nocolon"], 2, "is not NAME:VALUE"),
         (["call", "http://127.0.0.1:1/", "x", "--header", "a: b\nc: d"], 2, "line break"),
         (["list", "http://127.0.0.1:1/", "--protocol", "1999"], 2, "--protocol"),
     ],
@@ -118,3 +117,17 @@ def test_what_goes_wrong_is_said_on_stderr_with_its_exit_code(words: list[str], 
     assert (got, out) == (code, ""), err
     assert told in err
     assert "Traceback" not in err
+
+
+def test_a_header_without_a_colon_is_not_repeated() -> None:
+    code, out, err = run_here("list", "http://127.0.0.1:1/", "--header", "a: b", "--header", "pb_secret")
+    assert (code, out) == (2, "")
+    assert "--header number 2 has no colon: write it as NAME:VALUE" in err
+    assert "secret" not in err
+
+
+def test_the_timeout_covers_the_handshake() -> None:
+    silent = (sys.executable, "-c", "import sys; sys.stdin.read()")
+    code, out, err = run_here("list", "--timeout", "0.2", "--", *silent)
+    assert (code, out) == (3, "")
+    assert "not connected within 0.2 s" in err

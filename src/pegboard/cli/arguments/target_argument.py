@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from pegboard.cli.terminal.progress_bar import waiting
 from pegboard.cli.terminal.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
 from pegboard.client.client_channel import OnElicit
-from pegboard.errors import Refusal, ServerFault, SetupError
+from pegboard.errors import Refusal, ResponseTimeout, ServerFault, SetupError
 from pegboard.loading import load_board
 from pegboard.protocol.revisions import SUPPORTED
 from pegboard.tools.naming import counted
@@ -52,7 +52,14 @@ class TargetArgument:
                 async with self._gateway_client() as client:
                     yield client
                 return
-            async with self._open() as client:
+            async with AsyncExitStack() as opened:
+                try:
+                    async with asyncio.timeout(self.chosen.timeout) as limit:
+                        client = await opened.enter_async_context(self._open())
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    raise ResponseTimeout(f"{self.name}: not connected within {self.chosen.timeout:g} s") from None
                 yield client
 
     def _is_config(self) -> bool:
@@ -78,6 +85,8 @@ class TargetArgument:
             "timeout": chosen.timeout,
             "elicit": elicit(),
         }
+        if chosen.timeout is not None:
+            flags["connect_timeout"] = chosen.timeout
         if self.command:
             # A command typed in a shell gets the environment of the shell.
             return Client(self.command, env=dict(os.environ), **flags)
@@ -126,7 +135,10 @@ def read_target(
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
     add_url_flags(parser)
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="fail after SECONDS without any message from the server"
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="fail after SECONDS without a connection, or without any message from the server"
     )
     parser.add_argument(
         "--protocol", choices=SUPPORTED, metavar="REVISION", help=f"protocol revision, one of {', '.join(SUPPORTED)}"
@@ -164,10 +176,14 @@ def with_default_path(url: str) -> str:
 def read_headers(lines: list[str]) -> dict[str, str]:
     """The headers of `--header NAME:VALUE`."""
     headers = {}
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         name, colon, value = line.partition(":")
         if not colon:
-            raise SetupError(f"--header {line!r} is not NAME:VALUE")
+            # It may be a secret without its name.
+            which = f" number {number}" if len(lines) > 1 else ""
+            raise SetupError(
+                f"--header{which} has no colon: write it as NAME:VALUE, for example 'Authorization: Bearer KEY'"
+            )
         headers[name.strip()] = value.strip()
     return headers
 
