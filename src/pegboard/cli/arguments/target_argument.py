@@ -53,8 +53,9 @@ class TargetArgument:
                     yield client
                 return
             async with AsyncExitStack() as opened:
+                limit = asyncio.timeout(self.chosen.timeout)
                 try:
-                    async with asyncio.timeout(self.chosen.timeout) as limit:
+                    async with limit:
                         client = await opened.enter_async_context(self._open())
                 except TimeoutError:
                     if not limit.expired():
@@ -138,7 +139,7 @@ def read_target(
         "--timeout",
         type=float,
         metavar="SECONDS",
-        help="fail after SECONDS without a connection, or without any message from the server"
+        help="fail after SECONDS without a connection, or without any message from the server",
     )
     parser.add_argument(
         "--protocol", choices=SUPPORTED, metavar="REVISION", help=f"protocol revision, one of {', '.join(SUPPORTED)}"
