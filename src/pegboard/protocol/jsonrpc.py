@@ -213,10 +213,13 @@ def _depth(body: bytes) -> int:
 def _has_long_number(body: bytes, digits: int) -> bool:
     # A longer number has a digit at one of these places, and more than half of its digits before or after it.
     half = digits // 2
-    for found in _DIGIT.finditer(body[digits - 1 :: digits]):
+    places = body[digits - 1 :: digits]
+    found = _DIGIT.search(places)
+    while found is not None:
         at = found.end() * digits - 1
         if body[at : at + half].isdigit() or body[at - half + 1 : at + 1].isdigit():
             break
+        found = _DIGIT.search(places, found.end())
     else:
         return False
     return _STRING.sub(b"", body).translate(_DIGITS).find(b"0" * (digits + 1)) >= 0
