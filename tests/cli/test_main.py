@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pegboard import __version__
 from pegboard.cli.main import main
-from pegboard.cli.verbs import VERBS
+from pegboard.cli.verbs import OTHER_NAMES, VERBS
 
 pytestmark = pytest.mark.process
 
@@ -53,6 +55,12 @@ def test_an_unknown_verb_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> N
             ("run", "x.py", "--prot", "80"),
             "unrecognized arguments: --prot 80, did you mean '--port'?\nRun `pegboard run",
         ),
+        (
+            ("run", "x.py", "--transport", "streamable-http"),
+            "--transport streamable-http, did you mean '--http' or '--stdio'?",
+        ),
+        (("serve", "x.py"), "pegboard serve: use `pegboard run`"),
+        (("inspector",), "pegboard inspector: use `pegboard inspect` or, in a browser, `pegboard dev --open`"),
         (("keys", "list", "--stroe=a"), "unrecognized arguments: --stroe=a, did you mean '--store'?"),
         (("connect", "cursor", "x.py", "--writ"), "unrecognized arguments: --writ, did you mean '--write'?"),
         (("keys", "list", "--conf", "a.json"), "unrecognized arguments: --conf a.json, did you mean '--config'?"),
@@ -69,6 +77,12 @@ def test_wrong_usage_suggests_the_closest_choice_and_refers_to_the_help(
     with pytest.raises(SystemExit, match="2"):
         main(list(words))
     assert told in capsys.readouterr().err
+
+
+def test_the_names_of_other_tools_lead_to_verbs() -> None:
+    assert not OTHER_NAMES.keys() & VERBS.keys()
+    for command in OTHER_NAMES.values():
+        assert all(verb in VERBS for verb in re.findall(r"pegboard (\w+)", command))
 
 
 def test_what_is_wrong_is_one_line_on_stderr_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:

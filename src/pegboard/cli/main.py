@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from pegboard import __version__
 from pegboard.cli.arguments.verb_parser import SuggestingParser
-from pegboard.cli.verbs import VERBS, module_of, render_verbs
+from pegboard.cli.verbs import OTHER_NAMES, VERBS, module_of, render_verbs
 from pegboard.errors import PegboardError
 from pegboard.logs.log_lines import guard_last_resort, report_setup_error
 
@@ -33,6 +33,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
     )
     parser.add_argument("--version", action="version", version=f"pegboard {__version__}")
     parser.add_argument("verb", choices=VERBS, metavar="VERB", help=argparse.SUPPRESS)
+    if arguments and arguments[0] in OTHER_NAMES:
+        report_setup_error(f"pegboard {arguments[0]}: use `{OTHER_NAMES[arguments[0]]}`")
+        sys.exit(USAGE)
     chosen = parser.parse_args(arguments[:1] or ["--help"])
     guard_last_resort()
     # Modules are not garbage: a tenth of the start would go into searching them, again and again.

@@ -55,6 +55,15 @@ TITLES: Final = {
     "operating": "operate",
 }
 
+OTHER_NAMES: Final = {
+    "serve": "pegboard run",
+    "start": "pegboard run",
+    "init": "pegboard new",
+    "install": "pegboard connect",
+    "inspector": "pegboard inspect` or, in a browser, `pegboard dev --open",
+}
+"""What other tools call a verb, and the command that does it here."""
+
 VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
 

@@ -13,6 +13,8 @@ CODES: Final = "0 ok, 2 wrong usage or set-up"
 
 _WIDEST: Final = 120
 _SIMILAR: Final = 0.75
+# What other tools call a flag, and those that do it here.
+_OTHER_NAMES: Final = {"transport": ("http", "stdio")}
 
 
 class SuggestingParser(argparse.ArgumentParser):
@@ -36,10 +38,11 @@ class SuggestingParser(argparse.ArgumentParser):
             # Without the dashes, which would make any two short flags similar.
             names = {flag.lstrip("-"): flag for flag in _flags(self)}
             given = word.partition("=")[0].lstrip("-")
-            near = [name for name in names if len(given) > 1 and name.startswith(given)]
+            near = [name for name in _OTHER_NAMES.get(given, ()) if name in names]
+            near = near or [name for name in names if len(given) > 1 and name.startswith(given)][:1]
             near = near or difflib.get_close_matches(given, names, 1, _SIMILAR)
             if word.startswith("--") and near:
-                message += f", did you mean {names[near[0]]!r}?"
+                message += f", did you mean {' or '.join(repr(names[name]) for name in near)}?"
                 break
         self.exit(2, f"{self.prog}: {message}\nRun `{self.prog} --help` for its arguments.\n")
 
