@@ -195,3 +195,10 @@ def test_a_run_in_a_file_does_not_serve_while_the_file_is_imported(
 ) -> None:
     assert load_board(written(tmp_path, ONE + "board.run(port=0)\n")).name == "one"
     assert "one: run() is ignored while the file is imported" in caplog.text
+
+
+def test_a_file_that_ends_the_program_is_rejected_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "ends.py"
+    file.write_text("import sys\nsys.exit('no key')\n")
+    with pytest.raises(SetupError, match=r"ends\.py:2: .* ends the program .*SystemExit: no key.*__main__"):
+        load_board(str(file))

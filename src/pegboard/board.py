@@ -262,6 +262,11 @@ class Board(BoardContent, Hosted):
         board: the other board; it can still be served by itself.
         prefix: what their names begin with: `prefix.tool`, `scheme://prefix/…`; without it, names stay as they are.
         """
+        if not isinstance(board, Board):
+            raise DeclarationError(
+                f"mount: expected a Board, got {board!r:.80}; use board.mount(other, 'prefix'), or board.remote(name, url) "
+                "for a server"
+            )
         if board.auth is not None or len(board._access.rules):
             raise DeclarationError(
                 f"mount: {board.name!r} has {'auth' if board.auth is not None else 'rules'}, which would not apply here; "

@@ -180,6 +180,11 @@ def _run(load: Callable[[], Loaded], roots: list[Path], target: str) -> Loaded:
     except SyntaxError as error:
         _log.debug("importing %s failed", target, exc_info=error)
         raise SetupError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
+    except SystemExit as error:
+        raise SetupError(
+            f"{_where(error, roots) or target}: the file ends the program while it is imported (SystemExit: {error}); "
+            "move that below: if __name__ == '__main__':"
+        ) from error
     except Exception as error:
         _log.debug("importing %s failed", target, exc_info=error)
         raise SetupError(f"{_where(error, roots) or target}: {type(error).__name__}: {error}") from error
@@ -187,7 +192,7 @@ def _run(load: Callable[[], Loaded], roots: list[Path], target: str) -> Loaded:
         loading.reset(token)
 
 
-def _where(error: Exception, roots: list[Path]) -> str:
+def _where(error: BaseException, roots: list[Path]) -> str:
     """The innermost line of the project's own code that led to an error."""
     libraries = [Path(sysconfig.get_path(name)) for name in ("purelib", "stdlib")]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]

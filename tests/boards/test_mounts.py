@@ -297,3 +297,8 @@ async def test_a_running_board_rejects_a_mount() -> None:
     async with asyncio.timeout(SOON), Client(outer):
         with pytest.raises(DeclarationError, match="mount boards before it starts"):
             outer.mount(notes(), "late")
+
+
+def test_something_else_than_a_board_cannot_be_mounted() -> None:
+    with pytest.raises(DeclarationError, match=r"mount: expected a Board, got 'tools'; use board\.mount\(other"):
+        Board("main").mount("tools")  # type: ignore[arg-type]  # the mistake

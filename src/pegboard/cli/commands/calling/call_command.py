@@ -38,6 +38,7 @@ def main(argv: list[str]) -> int:
             "pegboard call add a=2 b=3 -- python server.py",
         ),
         codes="0 ok, 1 the tool returned an error, 2 wrong usage or set-up, 3 cannot connect",
+        epilog="A board in a file is called in this process, by an anonymous caller: its auth does not apply, its rules do.",
     )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="save images, audio and files of the result here; several are numbered"
