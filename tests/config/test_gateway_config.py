@@ -260,7 +260,7 @@ def tool(**keys: Any) -> dict[str, Any]:
 TABLE: list[tuple[Any, str, bool]] = [
     # The file as a whole.
     ([], "the file: Configuration must have a 'toolboxes' object: got a list, expected an object", SEEN),
-    ({}, "the file: Configuration must have a 'toolboxes' object; add 'toolboxes'", SEEN),
+    ({}, "the file: Configuration must have a 'toolboxes' object, or 'mcpServers' as in the file of a client; add 'toolboxes'", SEEN),
     (
         {"toolboxes": []},
         "toolboxes: Configuration must have a 'toolboxes' object: got a list, expected an object of toolboxes by name",

@@ -338,7 +338,7 @@ ROOT: Final = ObjectValue(
             "the toolboxes, by name",
         ),
     },
-    required={"toolboxes": "Configuration must have a 'toolboxes' object"},
+    required={"toolboxes": "Configuration must have a 'toolboxes' object, or 'mcpServers' as in the file of a client"},
 )  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def test_a_pattern_that_matches_nothing_is_reported(folder: Path, capsys: pytest
     configure(folder, [{"who": "*", "allow": ["office/notes/raed", {"kind": "console"}, "office/*"]}])
     assert lint_command.main(["pegboard.json"]) == 1
     out, err = capsys.readouterr()
-    assert out == ""
+    assert out.startswith("pegboard.json: 1 problem, ")
     assert err == "pegboard lint: rules[0]: allow office/notes/raed: matches nothing that is served\n"
 
 
@@ -169,3 +169,9 @@ def test_the_attributes_of_a_principal_need_a_principal(capsys: pytest.CaptureFi
         lint_command.main(["pegboard.json", "--scope", "x"])
     assert ended.value.code == 2
     assert "add --as PRINCIPAL" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_rules_without_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lint_command.main(["notes.py"]) == 0
+    assert capsys.readouterr() == ("notes.py: 0 problems, 3 items checked\n", "")

@@ -51,7 +51,7 @@ async def _show(address: str, wanted: RecordFilter, count: int, follow: bool, as
             if len(found) >= count or part[0].at < wanted.since:
                 break
         if not found and not follow:
-            note("There are no such calls")
+            note("There are no such calls; a server stores new calls within a second")
         for call in found[len(found) - count :] if count < len(found) else found:
             _print(call, as_json)
         if follow:

@@ -16,7 +16,7 @@ from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.board import Board
 from pegboard.call_target import CalledTool
 from pegboard.cli.arguments.verb_parser import VerbParser
-from pegboard.cli.terminal.output import note, show_json
+from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.cli.terminal.progress_bar import waiting
 from pegboard.cli.terminal.tables import show_descriptions
 from pegboard.config.gateway_config import GatewayConfig, read_config
@@ -80,6 +80,9 @@ def main(argv: list[str]) -> int:
         show_json(_as_json(checked, chosen.principal is not None))
     elif chosen.principal is not None:
         _print(checked, principal)
+    else:
+        problems = len(checked.problems) + len(checked.unmatched)
+        show(f"{chosen.target}: {counted(problems, 'problem')}, {counted(len(checked.items), 'item')} checked")
     for problem in checked.problems:
         note(f"pegboard lint: {problem}")
     for label in checked.unmatched:
