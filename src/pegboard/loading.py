@@ -25,6 +25,9 @@ from pegboard.tools.tool_discovery import mark_of
 TARGET: Final = "FILE, package.module or FOLDER"
 """The forms of a target, for texts; each can be followed by `:NAME`, the name of the board."""
 
+FILES: Final = ("board.py", "server.py", "app.py", "main.py", "tools.py")
+"""The usual names of a file with a board, for folders whose `pyproject.toml` names none."""
+
 _log = logging.getLogger("pegboard")
 
 _LOCATED: Final = re.compile(r".+\.py:\d+: ")
@@ -38,7 +41,7 @@ def load_board(target: str) -> Board:
     place, name = _split(target)
     path = Path(place)
     if path.is_dir():
-        place, inner = _split(_read_project(path))
+        place, inner = _split(_read_folder(path))
         name = name or inner
         module = _import_target(place, path)
     else:
@@ -53,7 +56,7 @@ def files_of(target: str) -> list[Path]:
     place, _ = _split(target)
     path = Path(place)
     if path.is_dir():
-        return [path / "pyproject.toml"]
+        return [path / name for name in ("pyproject.toml", *FILES) if (path / name).is_file()]
     return [path] if path.suffix == ".py" else []
 
 
@@ -94,12 +97,23 @@ def _split(target: str) -> tuple[str, str]:
     return (place, name) if colon and name.isidentifier() else (target, "")
 
 
-def names_board(folder: Path) -> bool:
-    """Whether the `pyproject.toml` of a folder names a board."""
+def has_board(folder: Path) -> bool:
+    """Whether a folder is a target: its `pyproject.toml` names a board, or it has a file with a usual name."""
     try:
-        return bool(_read_project(folder))
+        return bool(_read_folder(folder))
     except SetupError:
         return False
+
+
+def _read_folder(folder: Path) -> str:
+    """What the `pyproject.toml` of a folder names, else a file with a usual name."""
+    try:
+        return _read_project(folder)
+    except SetupError:
+        for name in FILES:
+            if (folder / name).is_file():
+                return name
+        raise
 
 
 def _read_project(folder: Path) -> str:

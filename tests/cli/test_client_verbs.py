@@ -106,7 +106,7 @@ def test_bytes_go_to_stdout_as_they_are(tmp_path: Path) -> None:
         (["list", "--", "nowhere-at-all"], 3, "no program 'nowhere-at-all'"),
         (["list", "--", sys.executable, "-c", "raise SystemExit('no config')"], 3, "saying: no config"),
         (["list", "--"], 2, "add the command"),
-        (["list"], 2, "TARGET"),
+        (["list"], 2, "There is no board in this folder"),
         (["list", "localhost:7332/mcp"], 2, "starts with http://"),
         (["call", "http://127.0.0.1:1/", "x", "--header", "a: b\nc: d"], 2, "line break"),
         (["list", "http://127.0.0.1:1/", "--protocol", "1999"], 2, "--protocol"),
@@ -131,3 +131,17 @@ def test_the_timeout_covers_the_handshake() -> None:
     code, out, err = run_here("list", "--timeout", "0.2", "--", *silent)
     assert (code, out) == (3, "")
     assert "not connected within 0.2 s" in err
+
+
+def test_the_board_of_a_folder_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("board.py").write_text(
+        "from pegboard import Board\nboard = Board('b')\n@board.tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+    )
+    assert run_here("list")[:2] == (0, "add(a, b)\n")
+    assert run_here("call", ".", "add", "a=2", "b=3")[:2] == (0, "5\n")
+    assert run_here("lint")[:2] == (0, ".: 0 problems, 1 item checked\n")
+    assert run_here("check")[:2] == (0, ".: 0 mistakes, 1 warning\n")
+    Path("pegboard.json").write_text('{"mcpServers": {"b": {"board": "board.py"}}}')
+    code, _, err = run_here("lock")
+    assert (code, err) == (0, "1 definition pinned in pegboard.lock.json\n")

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,8 +20,9 @@ from pegboard.cli.terminal.progress_bar import waiting
 from pegboard.cli.terminal.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
 from pegboard.client.client_channel import OnElicit
+from pegboard.config.gateway_config import FILES as CONFIGS
 from pegboard.errors import Refusal, ResponseTimeout, ServerFault, SetupError
-from pegboard.loading import load_board
+from pegboard.loading import FILES, has_board, load_board
 from pegboard.protocol.revisions import SUPPORTED
 from pegboard.tools.naming import counted
 
@@ -100,6 +102,20 @@ class TargetArgument:
         return Client(load_board(chosen.target), timeout=chosen.timeout, version=chosen.protocol, elicit=elicit())
 
 
+def find_target() -> str:
+    """What the current folder has: a board, or a configuration."""
+    folder = Path()
+    if has_board(folder):
+        return str(folder)
+    for name in CONFIGS:
+        if (folder / name).is_file():
+            return name
+    raise SetupError(
+        "There is no board in this folder: name a file, such as tools.py, or make a project with `pegboard new NAME`; "
+        f"looked for [tool.pegboard] in pyproject.toml and for {', '.join((*FILES, *CONFIGS))}"
+    )
+
+
 def is_url(target: str) -> bool:
     return target.startswith(("http://", "https://", "ws://", "wss://"))
 
@@ -119,15 +135,20 @@ def read_target(
         if not command:
             parser.error("add the command that starts the server after --")
     shown = " ".join(str(about.get("metavar") or "") for about in arguments.values())
+    # Before other words, a target that is left out would be one of them.
+    is_optional = not arguments
     parser.usage = (
-        f"{parser.prog} [options] TARGET {shown}".rstrip() + f"\n       {parser.prog} [options] {shown}".rstrip()
+        f"{parser.prog} [options] {'[TARGET]' if is_optional else 'TARGET'} {shown}".rstrip()
+        + f"\n       {parser.prog} [options] {shown}".rstrip()
     )
     parser.usage += " -- COMMAND …"
     if not command:
         parser.add_argument(
             "target",
             metavar="TARGET",
-            help="a board (a Python file, a module or a folder), a gateway configuration, or the URL of a server: http(s), ws(s)",
+            nargs="?" if is_optional else None,
+            help="a board (a Python file, a module or a folder), a gateway configuration, or the URL of a server: http(s), ws(s)"
+            + ("; default: what this folder has" if is_optional else ""),
         )
     for name, about in arguments.items():
         added = parser.add_argument(name, **about)
@@ -144,7 +165,10 @@ def read_target(
     parser.add_argument(
         "--protocol", choices=SUPPORTED, metavar="REVISION", help=f"protocol revision, one of {', '.join(SUPPORTED)}"
     )
-    return TargetArgument(parser.parse_args(words), command)
+    chosen = parser.parse_args(words)
+    if not command and chosen.target is None:
+        chosen.target = find_target()
+    return TargetArgument(chosen, command)
 
 
 def add_url_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -61,7 +62,9 @@ def main(argv: list[str]) -> int:
         epilog="With a configuration or a board, you decide as the user who runs the server, on a terminal. With a URL, you decide as the principal of the credentials in --header.",
     )
     parser.add_argument(
-        "target", metavar="TARGET", help="a configuration file, FILE.py[:board], or the URL of a server"
+        "target",
+        metavar="TARGET",
+        help="a configuration file, FILE.py[:board], the folder of a board, or the URL of a server",
     )
     parser.add_argument(
         "action", nargs="?", choices=("approve", "refuse"), metavar="approve|refuse", help="the decision"
@@ -112,21 +115,25 @@ async def _connect(chosen: argparse.Namespace) -> AsyncIterator[_Server]:
         finally:
             await pool.close()
         return
-    if target.partition(":")[0].endswith(".py"):
+    is_board = _is_board(target)
+    if is_board:
         name = load_board(target).name
         address = chosen.store or os.environ.get("PEGBOARD_STORE")
         if not address:
             raise SetupError(f"{target}: name the store that the server uses: --store sqlite:PATH or redis://HOST")
     else:
         name, address = read_config(target, os.environ).name, chosen.store or store_of(target)
-    is_config = not target.partition(":")[0].endswith(".py")
     async with (
         open_server_store(address, "approvals") as store,
-        audit_of(target if is_config else None, address) as audit,
+        audit_of(None if is_board else target, address) as audit,
     ):
         approvals = Approvals(name, Limits(), find_audit=lambda: audit)
         approvals.use_store(store)
         yield _StoredApprovals(approvals)
+
+
+def _is_board(target: str) -> bool:
+    return target.partition(":")[0].endswith(".py") or Path(target).is_dir()
 
 
 class _StoredApprovals:

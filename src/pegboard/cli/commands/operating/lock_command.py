@@ -16,7 +16,7 @@ from pegboard.auth.local_user import local_user
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.audited import audit_of
 from pegboard.cli.terminal.output import note, show, show_json
-from pegboard.config.gateway_config import GatewayConfig, read_config
+from pegboard.config.gateway_config import GatewayConfig, find_config, read_config
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.lock.lock_file import Lock, Place, Report, Server, accept, compare, read_lock, write_lock
@@ -39,7 +39,12 @@ def main(argv: list[str]) -> int:
         examples=("pegboard lock gateway.json", "pegboard lock gateway.json --diff"),
         codes="0 up to date, 1 definitions differ, 2 wrong usage or set-up, 3 a server cannot be reached",
     )
-    parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="the configuration file of the gateway; default: that of this folder",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--diff", action="store_true", help="show the differences, and write nothing")
     which.add_argument(
@@ -52,7 +57,8 @@ def main(argv: list[str]) -> int:
     chosen = parser.parse_args(argv)
     # Problems of a server are reported below, once.
     set_up_logging("error", "text")
-    config = read_config(chosen.config, os.environ)
+    path = chosen.config or str(find_config(os.environ))
+    config = read_config(path, os.environ)
     before = read_lock(config.lock_path)
     with contextlib.redirect_stdout(sys.stderr):
         found, unreached = asyncio.run(catalogs(config))
@@ -75,7 +81,7 @@ def main(argv: list[str]) -> int:
             write_lock(lock, config.lock_path)
         note(f"{_count(len(lock.pins))} pinned in {_short_path(config.lock_path)}")
     elif report:
-        note(f"accept all with `pegboard lock {chosen.config} --accept`, or name what to accept")
+        note(f"accept all with `pegboard lock {path} --accept`, or name what to accept")
         return DIFFERENT
     elif not unreached:
         note(f"all definitions match {_short_path(config.lock_path)}")

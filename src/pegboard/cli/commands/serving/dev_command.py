@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final
-
 from pegboard.cli.arguments.console_flags import add_console_flags
 from pegboard.cli.arguments.serving_flags import add_flags, read_options
+from pegboard.cli.arguments.target_argument import find_target
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.serving.run_command import serve_reloading
 from pegboard.cli.commands.serving.up_command import serve_gateway
-from pegboard.config.gateway_config import FILES as CONFIGS
-from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
-from pegboard.loading import names_board
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.server.debugging import may_debug
-
-_FILES: Final = ("board.py", "server.py", "app.py", "main.py", "tools.py")
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +32,7 @@ def main(argv: list[str]) -> int:
     add_flags(parser, without=("stdio", "workers"))
     add_console_flags(parser)
     chosen = parser.parse_args(argv)
-    target = chosen.target or find_target(Path())
+    target = chosen.target or find_target()
     if target.endswith((".json", ".toml")):
         options = read_options(chosen, transport="http", store="")
         set_up_logging(options["log_level"], options["log_format"])
@@ -50,16 +43,3 @@ def main(argv: list[str]) -> int:
     options["debug"] = options["debug"] or may_debug(options)
     serve_reloading(target, chosen, options)
     return 0
-
-
-def find_target(folder: Path) -> str:
-    """What a folder has: the board that its pyproject.toml names, a file with a usual name, or a configuration."""
-    if names_board(folder):
-        return str(folder)
-    for name in (*_FILES, *CONFIGS):
-        if (folder / name).is_file():
-            return str(folder / name)
-    raise SetupError(
-        f"There is no board in this folder: name a file (pegboard dev tools.py), or make a project with `pegboard new NAME`; "
-        f"looked for [tool.pegboard] in pyproject.toml and for {', '.join((*_FILES, *CONFIGS))}"
-    )

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "target",
         metavar="TARGET[:BOARD]",
-        help="a Python file, a module (package.module) or a folder whose pyproject.toml names a board in [tool.pegboard]; "
+        help="a Python file, a module (package.module) or a folder whose pyproject.toml names a board in [tool.pegboard], or that has a board.py; "
         "and the name of the board if it has several",
     )
     parser.add_argument("--reload", action="store_true", help="load the board again when one of its files is edited")

@@ -19,7 +19,8 @@ from pegboard.config.gateway_config import FILES, GatewayConfig, ServerConfig, r
 from pegboard.config.mistakes import WARNING, UnresolvedText, redact
 from pegboard.config.secret_sources import SOURCES
 from pegboard.errors import DeclarationError, SetupError
-from pegboard.loading import load_board, names_board
+from pegboard.loading import FILES as BOARDS
+from pegboard.loading import has_board, load_board
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.rules.rule import item_of
 from pegboard.tools.naming import counted
@@ -74,11 +75,11 @@ def main(argv: list[str]) -> int:
 
 def _find_targets(folder: Path) -> list[str]:
     named = [str(folder / name) for name in FILES if (folder / name).is_file()]
-    if names_board(folder):
+    if has_board(folder):
         named.append(str(folder))
     if not named:
         raise SetupError(
-            f"This folder has neither {' nor '.join(FILES)} nor a pyproject.toml with [tool.pegboard]: name a file"
+            f"This folder has neither {' nor '.join((*FILES, *BOARDS))} nor a pyproject.toml with [tool.pegboard]: name a file"
         )
     return named
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pegboard.auth.principal import ANONYMOUS, Principal
 from pegboard.board import Board
 from pegboard.call_target import CalledTool
+from pegboard.cli.arguments.target_argument import find_target
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.terminal.output import note, show, show_json
 from pegboard.cli.terminal.progress_bar import waiting
@@ -51,7 +52,12 @@ def main(argv: list[str]) -> int:
         examples=("pegboard lint gateway.json --as key:ann", "pegboard lint board.py --as alice --role lead --json"),
         codes="0 ok, 1 problems were found, 2 wrong usage or set-up, 3 a server cannot be reached",
     )
-    parser.add_argument("target", metavar="TARGET", help="a configuration file, or FILE.py[:board]")
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help="a configuration, or a board: a Python file, a module or a folder; default: what this folder has",
+    )
     parser.add_argument(
         "--as",
         dest="principal",
@@ -71,18 +77,19 @@ def main(argv: list[str]) -> int:
     chosen = parser.parse_args(argv)
     if chosen.principal is None and (chosen.scope or chosen.role or chosen.claim):
         parser.error("--scope, --role and --claim describe the principal of --as; add --as PRINCIPAL")
+    target = chosen.target or find_target()
     # Problems of a server are reported below, once.
     set_up_logging("error", "text")
     principal = _principal(chosen)
     with contextlib.redirect_stdout(sys.stderr):
-        checked = asyncio.run(_check(chosen.target, principal))
+        checked = asyncio.run(_check(target, principal))
     if chosen.json:
         show_json(_as_json(checked, chosen.principal is not None))
     elif chosen.principal is not None:
         _print(checked, principal)
     else:
         problems = len(checked.problems) + len(checked.unmatched)
-        show(f"{chosen.target}: {counted(problems, 'problem')}, {counted(len(checked.items), 'item')} checked")
+        show(f"{target}: {counted(problems, 'problem')}, {counted(len(checked.items), 'item')} checked")
     for problem in checked.problems:
         note(f"pegboard lint: {problem}")
     for label in checked.unmatched:
@@ -110,7 +117,7 @@ def _principal(chosen: argparse.Namespace) -> Principal:
 
 
 async def _check(target: str, principal: Principal) -> _Checked:
-    if target.partition(":")[0].endswith(".py"):
+    if not target.endswith((".json", ".toml")):
         board = load_board(target)
         if isinstance(board, Board):
             return _read(board, principal)
