@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_the_call_that_is_suggested_for_a_new_project_succeeds(
     suggested = re.search(r"  try      .* call http://127\.0\.0\.1:7332/mcp (.*)", capsys.readouterr().err)
     assert suggested is not None
     assert run_here("call", tmp_path / "shop", *shlex.split(suggested[1]))[:2] == (0, "49.5\n")
+
+
+def test_installing_a_new_project_packages_no_module_however_many_it_has(tmp_path: Path) -> None:
+    assert run_here("new", tmp_path / "shop")[0] == 0
+    project = tomllib.loads((tmp_path / "shop" / "pyproject.toml").read_text())
+    # An empty list turns off the discovery of setuptools, which rejects a folder with two modules.
+    assert project["tool"]["setuptools"] == {"py-modules": []}
+    assert "build-system" not in project
 
 
 def test_files_are_not_overwritten(tmp_path: Path) -> None:

@@ -60,6 +60,10 @@ dev = ["pytest"]
 
 [tool.pegboard]
 board = "board.py"
+
+# `pip install .` installs the dependencies; the board is served from this folder.
+[tool.setuptools]
+py-modules = []
 """,
     "pegboard.json": """\
 {
