@@ -7,6 +7,7 @@ import json
 import webbrowser
 from typing import Any
 
+import httpx
 import pytest
 
 from pegboard import Accepted, Board, Client, Context
@@ -85,6 +86,13 @@ async def test_the_link_in_the_command_line_of_a_browser_works_once(monkeypatch:
         # The browser is let in; who reads the command line later is not. The printed link still works.
         for path, status in ((link, 303), (link, 401), (at.link, 303)):
             assert (await send(at, path.removeprefix(at.base), cookie="")).status == status
+
+
+async def test_a_browser_is_led_from_the_address_of_the_server_to_the_console() -> None:
+    async with serving_console(make_board()) as at, httpx.AsyncClient(base_url=at.base, trust_env=False) as browser:
+        led = await browser.get("/", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert (led.status_code, str(led.next_request and led.next_request.url)) == (303, f"{at.base}/console/")
+        assert (await browser.get("/")).json() == {"mcp": "/mcp", "health": "/health", "ready": "/ready"}
 
 
 async def test_the_link_opens_the_console_and_its_token_becomes_a_cookie() -> None:

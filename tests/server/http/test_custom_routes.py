@@ -270,3 +270,24 @@ def test_wrong_responses_are_rejected() -> None:
         HttpResponse(status=99)
     with pytest.raises(ValueError, match="content_type"):
         HttpResponse(content_type="text/html\r\nx: y")
+
+
+async def test_the_url_without_a_path_names_the_public_paths_unless_the_author_has_a_route_there() -> None:
+    board = Board("shop", auth=fixed_tokens({"t": Principal("ann")}))
+    public = {"mcp": "/x/mcp", "health": "/x/health", "ready": "/x/ready"}
+    async with (
+        serving(board, path_prefix="/x") as site,
+        httpx.AsyncClient(base_url=f"{site.url}/x", trust_env=False) as client,
+    ):
+        shown = await client.get("/", headers={"Accept": "text/html"})
+        assert (shown.status_code, shown.json()) == (200, public)
+        assert (await client.get("/", headers={"Host": "evil.example"})).status_code == 421
+        assert (await client.get("/", headers={"Accept": "text/event-stream"})).status_code == 404
+        assert (await client.post("/")).status_code == 404
+
+        @board.route("/")
+        async def home(request: HttpRequest) -> str:
+            return f"hello {request.principal.id}"
+
+        assert (await client.get("/")).status_code == 401
+        assert (await client.get("/", headers=bearer("t"))).text == "hello ann"

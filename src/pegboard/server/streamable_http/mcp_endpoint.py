@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -55,6 +55,8 @@ from pegboard.stores.store import Store
 LegacyMode: TypeAlias = Literal["sessions", "sessionless", "refused"]
 """How legacy clients are served: with sessions, without, or not at all."""
 
+_CONSOLE: Final = "/console"
+_STREAM: Final = b"text/event-stream"
 
 LegacyRequests: TypeAlias = SessionRequests | Sessionless | RejectedLegacy
 """What the endpoint does with requests of the older revisions."""
@@ -214,11 +216,25 @@ class HttpEndpoint:
         path = self._below_prefix(head.path)
         route = None if path is None else self._routes.get("/" + path[1:].partition("/")[0])
         if path is None or (route is None and self._custom.find(path) is None):
+            # A legacy client that was given this URL looks for a stream here, and has to find none.
+            if path == "/" and head.method in (b"GET", b"HEAD") and _STREAM not in head.headers.get(b"accept", b""):
+                return self._describe(head)
             return text_response(404, f"Not found; the MCP endpoint is {self._where}")
         allowed = self._guard.check(head)
         if isinstance(allowed, Answer):
             return allowed
         return self._answer_custom(path, head, body, sink, allowed) if route is None else route(head, body, sink)
+
+    def _describe(self, head: Head) -> Answer:
+        """The response to the URL of the server without a path: for browsers the console, for programs the public paths."""
+        allowed = self._guard.check(head)
+        if isinstance(allowed, Answer):
+            return allowed
+        if _CONSOLE in self._routes and b"text/html" in head.headers.get(b"accept", b""):
+            # Relative, since a proxy may serve us below a path of its own.
+            return Answer(303, content_type=b"text/plain", headers=((b"location", b".%b/" % _CONSOLE.encode()), *FRESH))
+        public = {"mcp": self._where, "health": f"{self._prefix}/health", "ready": f"{self._prefix}/ready"}
+        return Answer(200, msgspec.json.encode(public), headers=(*allowed, *FRESH))
 
     def _below_prefix(self, path: bytes) -> str | None:
         """The path below our prefix; None for one that is elsewhere."""
