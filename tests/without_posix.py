@@ -49,7 +49,9 @@ class Blocked:
 
 
 def become_windows() -> None:
-    for name in sys.stdlib_module_names - NOT_LOADED:
+    # First: if _asyncio is imported before it, asyncio does without it in part, and finds no current task.
+    importlib.import_module("asyncio")
+    for name in sorted(sys.stdlib_module_names - NOT_LOADED):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     importlib.import_module("redis.asyncio")
