@@ -47,12 +47,14 @@ def find_audit(config: str | Path | GatewayConfig) -> Audit | None:
     return None if named is None else Audit(**named.options)  # type: ignore[arg-type]  # checked by read_config
 
 
-def audit_folder(path: str | None) -> Path:
+def audit_folder(path: str) -> Path:
     """The folder of an audit log: a folder, or that of a configuration file."""
-    given = Path(path).expanduser() if path else None
-    if given is not None and given.is_dir():
+    given = Path(path).expanduser()
+    if given.is_dir():
         return given
-    audit = None if given is None else find_audit(given)
+    if not given.exists():
+        raise SetupError(f"File not found: {path}")
+    audit = find_audit(given)
     if audit is None:
         raise SetupError(
             f"{path} is neither the folder of an audit log nor a configuration with Audit in its 'middleware'"

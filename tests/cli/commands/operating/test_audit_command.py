@@ -147,3 +147,5 @@ def test_a_configuration_without_an_audit_log_has_none_to_check(
     config.write_text(config.read_text().replace("Audit", "Timing").replace('{"path": "records"}', "{}"))
     assert pegboard("audit", "verify", config) == 2
     assert "neither the folder of an audit log nor a configuration with Audit" in capsys.readouterr().err
+    assert pegboard("audit", "verify", "nope.json") == 2
+    assert capsys.readouterr().err == "pegboard audit: File not found: nope.json\n"

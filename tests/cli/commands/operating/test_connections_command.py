@@ -71,9 +71,14 @@ def test_connections_are_listed_without_their_secrets(tmp_path: Path, capsys: py
     assert "the-key" not in printed
 
 
-def test_connections_are_listed_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config, store = written(tmp_path), filled(tmp_path, ANN, BOB)
-    assert main([config, "--store", store, "--json", "--principal", "ann"]) == 0
+def test_connections_of_the_configuration_here_are_listed_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PEGBOARD_CONFIG", raising=False)
+    written(tmp_path)
+    store = filled(tmp_path, ANN, BOB)
+    assert main(["--store", store, "--json", "--principal", "ann"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
     assert entry == {
         "server": "dev/tickets",

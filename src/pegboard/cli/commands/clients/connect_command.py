@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pegboard.call import Json
-from pegboard.cli.arguments.target_argument import is_url, read_headers, with_default_path
+from pegboard.cli.arguments.target_argument import find_target, is_url, read_headers, with_default_path
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.file_change import write_change
 from pegboard.cli.terminal.output import note, show, show_json
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         "target",
         metavar="TARGET",
         nargs="?",
-        help="a board (a Python file, a module or a folder), a configuration, or a URL; default: the configuration here",
+        help="a board (a Python file, a module or a folder), a configuration, or a URL; default: what this folder has",
     )
     parser.add_argument("--name", help="the name of the server in the client's file")
     parser.add_argument("--scope", help="whose file: user or project; default: user")
@@ -126,7 +126,7 @@ def _server(client: KnownClient, chosen: argparse.Namespace, command: list[str])
     if command:
         target, words = "", command
     else:
-        target = chosen.target or str(find_config(os.environ))
+        target = chosen.target or _find_target()
         words = start_words(target)
     name = server_name(chosen.name or name_of(target, command))
     for key, value in (*headers.items(), *env.items()):
@@ -144,6 +144,14 @@ def _server(client: KnownClient, chosen: argparse.Namespace, command: list[str])
     note(f"{client.title} cannot reach this URL by itself, so Pegboard connects it: `pegboard up URL --stdio`")
     more = [word for key, value in headers.items() for word in ("--header", f"{key}:{value}")]
     return ServerAddress(name=name, command=(*_program(), "up", server.url, *more, "--stdio"))
+
+
+def _find_target() -> str:
+    """The configuration of `pegboard up`; without one, the board of this folder."""
+    try:
+        return str(find_config(os.environ))
+    except SetupError:
+        return find_target()
 
 
 def start_words(target: str) -> list[str]:

@@ -17,7 +17,7 @@ from pegboard.cli.audited import audit_of
 from pegboard.cli.server_store import add_store_flag, open_server_store, store_of
 from pegboard.cli.terminal.output import note, show
 from pegboard.cli.terminal.tables import show_rows
-from pegboard.config.gateway_config import GatewayConfig, ServerConfig, read_config
+from pegboard.config.gateway_config import GatewayConfig, ServerConfig, find_config, read_config
 from pegboard.gateway.connections.user_connections import Server, UserConnections
 from pegboard.gateway.connections.vault import StoredConnection, Vault, vault_key_missing
 from pegboard.logs.audit_sink import AuditSink, Decision
@@ -34,7 +34,12 @@ def main(argv: list[str]) -> int:
         examples=("pegboard connections gateway.json --json",),
         epilog="The key is that of the gateway: PEGBOARD_SECRET, or vault.key in the configuration. To replace it, set it to NEW,OLD, run this with --rotate, and remove OLD.",
     )
-    parser.add_argument("config", metavar="CONFIG", help="the configuration file of the gateway")
+    parser.add_argument(
+        "config",
+        metavar="CONFIG",
+        nargs="?",
+        help="the configuration file of the gateway; default: that of this folder",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--principal", metavar="ID", help="only those of this principal")
     parser.add_argument("--server", metavar="SERVER", help="only those to this server, or TOOLBOX/SERVER")
@@ -48,8 +53,9 @@ def main(argv: list[str]) -> int:
     if chosen.remove and not (chosen.principal or chosen.server):
         parser.error("--remove needs --principal, --server or both, so that not everything is removed by mistake")
     # As `pegboard up CONFIG` chooses it.
-    address = chosen.store or os.environ.get("PEGBOARD_STORE") or store_of(chosen.config)
-    return asyncio.run(_run(read_config(chosen.config, os.environ), address, chosen))
+    path = chosen.config or str(find_config(os.environ))
+    address = chosen.store or os.environ.get("PEGBOARD_STORE") or store_of(path)
+    return asyncio.run(_run(read_config(path, os.environ), address, chosen))
 
 
 async def _run(config: GatewayConfig, address: str, chosen: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
         note(f"pegboard status: Cannot reach {server.root}: no response within {chosen.timeout:g} s")
         return CANNOT_CONNECT
     except ServerFault as problem:
-        note(f"pegboard status: Cannot reach {server.root}: {problem}. Is the server running?")
+        note(f"pegboard status: {problem}")
         return CANNOT_CONNECT
     if chosen.json:
         show_json(found)
