@@ -202,3 +202,11 @@ def test_a_file_that_ends_the_program_is_rejected_with_its_line(tmp_path: Path) 
     file.write_text("import sys\nsys.exit('no key')\n")
     with pytest.raises(SetupError, match=r"ends\.py:2: .* ends the program .*SystemExit: no key.*__main__"):
         load_board(str(file))
+
+
+def test_a_file_with_a_usual_name_is_the_board_of_a_folder_whose_project_names_none(tmp_path: Path) -> None:
+    (tmp_path / "board.py").write_text("from pegboard import Board\nboard = Board('usual')\n")
+    assert load_board(str(tmp_path)).name == "usual"
+    (tmp_path / "pyproject.toml").write_text("[tool")
+    with pytest.raises(SetupError, match="pyproject"):
+        load_board(str(tmp_path))

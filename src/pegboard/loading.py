@@ -97,37 +97,43 @@ def _split(target: str) -> tuple[str, str]:
     return (place, name) if colon and name.isidentifier() else (target, "")
 
 
+def names_board(folder: Path) -> bool:
+    """Whether the `pyproject.toml` of a folder names a board."""
+    return _read_project(folder) is not None
+
+
 def has_board(folder: Path) -> bool:
     """Whether a folder is a target: its `pyproject.toml` names a board, or it has a file with a usual name."""
-    try:
-        return bool(_read_folder(folder))
-    except SetupError:
-        return False
+    return _find_in(folder) is not None
 
 
 def _read_folder(folder: Path) -> str:
-    """What the `pyproject.toml` of a folder names, else a file with a usual name."""
-    try:
-        return _read_project(folder)
-    except SetupError:
-        for name in FILES:
-            if (folder / name).is_file():
-                return name
-        raise
-
-
-def _read_project(folder: Path) -> str:
-    """The target that the `pyproject.toml` of a folder names."""
-    file = folder / "pyproject.toml"
+    """The target in a folder; SetupError if there is none."""
+    found = _find_in(folder)
+    if found is not None:
+        return found
     example = 'add [tool.pegboard] with board = "package.module:board"'
+    file = folder / "pyproject.toml"
     if not file.is_file():
         raise SetupError(f"{folder} is a folder without a pyproject.toml; name a file, or {example} to one")
+    raise SetupError(f"{file} does not name a board; {example}")
+
+
+def _find_in(folder: Path) -> str | None:
+    return _read_project(folder) or next((name for name in FILES if (folder / name).is_file()), None)
+
+
+def _read_project(folder: Path) -> str | None:
+    """The target that the `pyproject.toml` of a folder names."""
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        return None
     try:
         entry = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("pegboard", {}).get("board")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SetupError(f"{file}: {error}") from None
-    if not isinstance(entry, str):
-        raise SetupError(f"{file} does not name a board; {example}")
+    if entry is not None and not isinstance(entry, str):
+        raise SetupError(f"{file} does not name a board: [tool.pegboard] has board = {entry!r:.80}, expected a text")
     return entry
 
 

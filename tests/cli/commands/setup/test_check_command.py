@@ -71,6 +71,9 @@ def test_without_a_target_the_files_of_the_folder_are_checked(tmp_path: Path, mo
     assert run_here("new", "shop")[0] == 0
     monkeypatch.chdir(tmp_path / "shop")
     assert run_here("check")[:2] == (0, "pegboard.json: 0 mistakes, 0 warnings\n.: 0 mistakes, 0 warnings\n")
+    Path("pyproject.toml").unlink()
+    Path("main.py").write_text("raise RuntimeError('not a board')")
+    assert run_here("check")[:2] == (0, "pegboard.json: 0 mistakes, 0 warnings\n")
 
 
 def test_the_command_for_a_secret_is_not_run(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pegboard.config.mistakes import WARNING, UnresolvedText, redact
 from pegboard.config.secret_sources import SOURCES
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.loading import FILES as BOARDS
-from pegboard.loading import has_board, load_board
+from pegboard.loading import has_board, load_board, names_board
 from pegboard.logs.log_lines import set_up_logging
 from pegboard.rules.rule import item_of
 from pegboard.tools.naming import counted
@@ -75,7 +75,8 @@ def main(argv: list[str]) -> int:
 
 def _find_targets(folder: Path) -> list[str]:
     named = [str(folder / name) for name in FILES if (folder / name).is_file()]
-    if has_board(folder):
+    # Beside a configuration, a main.py may be anything.
+    if names_board(folder) or (not named and has_board(folder)):
         named.append(str(folder))
     if not named:
         raise SetupError(
