@@ -67,7 +67,8 @@ async def test_the_table_is_printed_again_when_the_last_server_has_started(
 async def test_few_servers_are_installed_at_once(tmp_path: Path) -> None:
     made = Gateway(configured(*(npx(tmp_path, f"s{n}", connect_timeout=60.0) for n in range(6)), list_wait=0.01))
     async with nothing_left(), Client(made):
-        await until(lambda: len(list(tmp_path.glob("*.begun"))) == 4)
+        # A process may begin before the gateway, which started it, has counted it. A fifth one would end the wait, too.
+        await until(lambda: len(list(tmp_path.glob("*.begun"))) >= 4 <= sum(one.spawns for one in made.downstreams))
         assert sum(one.spawns for one in made.downstreams) == 4
         (tmp_path / "installed").touch()
         await until(lambda: all(one.state == "ready" for one in made.downstreams))
