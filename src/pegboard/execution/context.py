@@ -25,7 +25,7 @@ from pegboard.tasks.task_run import detach
 T = TypeVar("T")
 
 # How long a tool may send notifications before the event loop gets a turn.
-_TURN_SECONDS = 0.001
+_TURN_SECONDS = 0.0002
 
 # One lock for all tokens: it is held for a moment, and few tokens are ever watched or cancelled.
 _watching = threading.Lock()
