@@ -70,19 +70,25 @@ def _growth(runs: dict[str, Run]) -> str:
     figures = runs["growth"].figures
     rows = []
     for each in growth.GROWTHS:
-        points = ", ".join(f"{int(size):,}: {cost:.1f}" for size, cost in figures[each.name].items())
+        points = ", ".join(
+            f"{size:,}: {cost:.1f}"
+            for size, cost in sorted((int(size), cost) for size, cost in figures[each.name].items())
+        )
         rows.append(f"| {each.title} | {points} |")
     return "\n".join(["| number of | CPU µs per call |", "|---|---|", *rows, ""])
 
 
 def _source(runs: dict[str, Run]) -> str:
-    """Where and when the figures were taken."""
-    lines = []
+    """Where and when the figures were taken: a line for the parts that were taken together."""
+    together: dict[str, list[str]] = {}
     for part, run in sorted(runs.items()):
         packages = ", ".join(f"{name} {number}" for name, number in sorted(run.versions.items()) if name != "python")
-        lost, spread = run.noise["lost"], run.noise["spread"]
-        noise = f"other programs took {lost:.1%} of a core, the speed of a core differed by {spread:.1%}"
-        lines.append(f"- `{part}`: {run.date}, {run.machine}, {run.versions['python']}; {packages}; {noise}.")
+        where = f"{run.date}, {run.machine}, {run.versions['python']}; {packages}"
+        together.setdefault(where, []).append(f"{part} {run.noise['lost']:.1%} and {run.noise['spread']:.1%}")
+    lines = [
+        f"- {where}. What other programs took of a core, and by how much its speed differed: {'; '.join(parts)}."
+        for where, parts in together.items()
+    ]
     return "\n".join([*lines, ""])
 
 

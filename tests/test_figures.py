@@ -49,7 +49,8 @@ def test_a_page_that_does_not_show_the_kept_figures_is_reported_and_written(tmp_
     assert (stale.returncode, page.read_text()) == (1, PAGE), stale.stderr
     assert "page.md does not show bench/figures.json" in stale.stderr
     assert run(code).returncode == 0
-    assert "- `http`: 2026-01-02, 2 cores, Python 3.13.0; mcp 2.3.0; " in page.read_text()
+    assert "- 2026-01-02, 2 cores, Python 3.13.0; mcp 2.3.0. " in page.read_text()
+    assert "http 1.0% and 2.0%." in page.read_text()
     assert "an old line" not in page.read_text()
     assert run(code, "--check").returncode == 0
 
