@@ -40,6 +40,20 @@ def test_an_incomplete_last_line_is_dropped_with_a_note_at_the_next_start(
     assert [record.getMessage() for record in caplog.records] == ([dropped] if torn else [])
 
 
+def test_an_incomplete_last_line_is_dropped_where_the_next_start_begins_a_new_file_too(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    writer.append([RECORD])
+    writer.close()
+    with (tmp_path / "audit-1.000001.jsonl").open("ab") as file:
+        file.write(b'{"number":3,"at":')
+    writer = writer_of(tmp_path, max_bytes=10)
+    writer.append([RECORD])
+    writer.close()
+    assert (tmp_path / "audit-1.000002.jsonl").exists()
+    assert len(records_of(tmp_path)) == 2
+    assert findings_of(tmp_path) == []
+
+
 def test_a_process_that_died_between_a_line_and_the_head_loses_nothing(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     writer.append([RECORD])

@@ -199,8 +199,10 @@ class ChainWriter:
         current = file_path(self._folder, head.chain, self._segment)
         if self._compressor is not None:
             self._compressor.add([segment.path for segment in segments if segment.path != current])
-        if not problem and self._fits(segments, current):
+        if not problem and segments and segments[-1].path == current:
+            # Also if the next file begins: the process that wrote it may have died within a line, which is dropped here.
             self._open_file(current)
+        if not problem and self._fits(segments, current):
             self._write([self._opening(self._segment)])
         else:
             self._begin_file(self._segment + 1, problem)

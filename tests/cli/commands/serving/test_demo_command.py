@@ -96,7 +96,8 @@ def test_it_needs_nothing_of_the_folder_it_is_started_in_and_leaves_nothing_ther
             if "Ctrl+C" in line:
                 break
         process.terminate()
-        assert process.stderr.read() == ""
+        # A busy machine may have stopped it for a moment.
+        assert [line for line in process.stderr if "pegboard.logs.watchdog" not in line] == []
         assert process.wait(HANGS) == 0
     finally:
         process.kill()
