@@ -31,6 +31,8 @@ class SourceWatch:
     async def run(self) -> None:
         """Look repeatedly, until cancelled."""
         since = time.time()
+        # At once: an edit that follows now must not be part of what later looks compare with.
+        self._look(list(self._owners()), since)
         while True:
             owners = self._owners()
             edited = await asyncio.to_thread(self._look, list(owners), since)
