@@ -255,8 +255,8 @@ def judge(delay: Delay, sample: StackSample | None, overslept: float, seconds: f
     kind: Kind = "blocked"
     if delay.cpu >= held / 2:
         kind = "busy"
-    elif overslept >= held / 2 and delay.process_cpu - delay.cpu >= held / 2:
-        # The watchdog could not run either, and another thread did.
+    elif (sample is None or overslept >= held / 2) and delay.process_cpu - delay.cpu >= held / 2:
+        # The watchdog could not run either, nor take a sample, and another thread did.
         kind = "locked"
     return Stall(held, delay.cpu, kind, sample)
 
