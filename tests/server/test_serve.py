@@ -69,6 +69,21 @@ def test_a_server_is_healthy_and_ready(shared: HttpChild) -> None:
     assert shared.get("/ready")[0] == 200
 
 
+def _page_faults(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[7])
+
+
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="only glibc is tuned")
+def test_large_results_reuse_the_memory_of_the_ones_before(shared: HttpChild) -> None:
+    for _ in range(10):
+        shared.text("big", size=2**20)
+    before = _page_faults(shared.process.pid)
+    for _ in range(20):
+        shared.text("big", size=2**20)
+    # A megabyte has 256 pages, and there are several copies of it.
+    assert _page_faults(shared.process.pid) - before < 20 * 64
+
+
 # -- stopping --------------------------------------------------------------------------------------------------------
 
 

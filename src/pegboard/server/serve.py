@@ -40,6 +40,7 @@ from pegboard.stores.store_url import open_store
 _log = logging.getLogger("pegboard")
 
 _CLEANUP_SECONDS = 1.0
+_LARGE_BLOCK = 8 * 2**20
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 — compared, not bound
 STDIO_DRAIN_SECONDS = 2.0
 """A client that has closed the pipe, or stops the process, does not wait for long."""
@@ -449,6 +450,7 @@ def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
     asyncio.set_event_loop(loop)
     task = loop.create_task(main)
     try:
+        _tune_malloc()
         with _tune_gc(), Watchdog(loop, stall_seconds):
             while not task.done():
                 try:
@@ -460,6 +462,16 @@ def _run(main: Coroutine[Any, Any, None], stall_seconds: float) -> None:
             task.result()
     finally:
         _close_loop(loop)
+
+
+def _tune_malloc() -> None:
+    """Let the C library keep some megabytes for the next large message.
+
+    glibc returns the end of its heap to the system once twice the size of the largest block is free that was mapped and
+    freed before (`man mallopt`, M_MMAP_THRESHOLD). At first that is so little that it returns the memory of each large
+    message and gets it again, page by page. What is kept beyond that, `MallocTrim` returns.
+    """
+    bytes(_LARGE_BLOCK)
 
 
 @contextlib.contextmanager
