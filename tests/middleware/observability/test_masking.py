@@ -99,6 +99,21 @@ def test_secrets_inside_a_text_are_hidden(text: str, masked: str) -> None:
     assert mask(masked) == masked, "masking again changes nothing"
 
 
+# Beyond ASCII, some letters are the same as these in any case.
+ALIKE = {"s": "sS\u017f", "k": "kK\u212a", "i": "iI\u0130\u0131"}
+SECRETS = (
+    "Bearer abcdef123", "x://me:abcdef@host", "eyJabcdefghijklm", "sk-abcdefghijklmnop", "ghs_abcdefghijklmnop", "github_pat_abcdefghijklm",
+    "xoxb-abcdefghijklm", "AKIAABCDEFGHIJKLM", "glpat-abcdefghijklm", "passwd=abcdef", "passphrase: abcdef", "secret=abcdef", "token=abcdef",
+    "api-key=abcdef", "apikey=abcdef", "authorization: abcdef",
+)  # fmt: skip
+
+
+@given(st.data(), st.sampled_from(SECRETS), st.sampled_from(["", "…"]))
+def test_a_secret_is_hidden_in_any_case(data: st.DataObject, secret: str, more: str) -> None:
+    letters = [ALIKE.get(letter.lower(), letter.lower() + letter.upper()) for letter in secret]
+    assert "***" in str(mask(more + "".join(data.draw(st.sampled_from(choice)) for choice in letters)))
+
+
 json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text("abc xyz", max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abcxyz", max_size=5), inner, max_size=3),

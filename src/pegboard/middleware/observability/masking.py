@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -32,8 +32,11 @@ _INSIDE = re.compile(
         (?!\*|(?:basic|bearer)\s|\$\{(?:env:)?[A-Za-z_]\w{0,99}\}(?:[\s"',;&}\\]|$))[^\s"',;&}\\]+
     """
 )
-# Checked first: most texts contain none of these, and skip the long expression.
-_HINT = re.compile(r"(?i)bearer|://|eyJ|sk-|gh[pousr]_|hub_pat|xox|AKIA|glpat-|pass|secret|token|api[_-]?key|authori")
+# Checked first: most texts contain none of these, and skip the long expression. In lower case, they are found six times as
+# fast as in any case. Beyond ASCII, there are letters that match `s` or `i` in any case, and have another lower case.
+_HINTS = "bearer|://|eyj|sk-|gh[pousr]_|hub_pat|xox|akia|glpat-|pass|secret|token|api[_-]?key|authori"
+_HINT = re.compile(_HINTS)
+_HINT_IN_ANY_CASE = re.compile(_HINTS, re.IGNORECASE)
 
 
 def words_of(key: str) -> tuple[str, ...]:
@@ -85,13 +88,14 @@ def mask(value: Any) -> Any:
     return value
 
 
-has_hint: Callable[[str], object] = _HINT.search
-"""Something true if a text may contain a secret."""
+def has_hint(text: str) -> bool:
+    """Whether a text may contain a secret."""
+    return (_HINT.search(text.lower()) if text.isascii() else _HINT_IN_ANY_CASE.search(text)) is not None
 
 
 def mask_text(text: str) -> str:
     """The text with its secrets masked."""
-    return _INSIDE.sub(_hide, text) if _HINT.search(text) else text
+    return _INSIDE.sub(_hide, text) if has_hint(text) else text
 
 
 def _hide(found: re.Match[str]) -> str:
