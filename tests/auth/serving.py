@@ -45,14 +45,17 @@ class Site:
 
 
 async def read_to_end(line: Line) -> bytes:
-    """Everything that arrives until the server closes the connection."""
+    """Everything that arrives until the server closes the connection or ends its chunked response."""
+    received = b""
     async with asyncio.timeout(60):
         try:
-            return await line._reader.read()
+            while not received.endswith(b"0\r\n\r\n") and (part := await line._reader.read(65536)):
+                received += part
         except ConnectionError:
-            return b""
+            pass
         finally:
             line.hang_up()
+    return received
 
 
 def bearer(token: str | None) -> dict[str, str]:

@@ -79,8 +79,8 @@ def post(server: HttpChild, method: str, params: dict[str, Any], session: str = 
 
 def begin_session(server: HttpChild) -> str:
     about = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
-    session, _ = post(server, "initialize", about)
-    assert session
+    session, answer = post(server, "initialize", about)
+    assert session, answer
     return session
 
 
