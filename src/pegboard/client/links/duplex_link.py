@@ -32,7 +32,7 @@ from pegboard.client.links.link import (
     with_server_name,
     write_legacy,
 )
-from pegboard.client.links.server_messages import ServerMessage, read_server_message, result_of
+from pegboard.client.links.server_messages import ServerMessage, read_server_message, read_values, result_of
 from pegboard.client.links.server_output import warn_rarely
 from pegboard.errors import ConnectionLost, MalformedMessage, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.logs.log_lines import ServerName
@@ -46,6 +46,7 @@ INBOX_MESSAGES: Final = 256
 INBOX_BYTES: Final = 4 * 1024 * 1024
 """How many notifications may wait for one request, and their total size; beyond that the oldest are dropped."""
 
+_LONG: Final = 16 * 1024
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
 # A server neither asks nor logs on behalf of these requests.
 _WITHOUT_QUESTIONS: Final = frozenset(
@@ -356,8 +357,10 @@ class DuplexLink:
     # Received messages.
 
     def _receive(self, data: bytes) -> None:
+        # Which request a message is for is known after it is decoded.
+        plain = len(data) > _LONG and all(pending.out.read is read_values for pending in self._pending.values())
         try:
-            message = read_server_message(data, self._identity.limits)
+            message = read_server_message(data, self._identity.limits, read_values if plain else None)
         except MalformedMessage as problem:
             kind, colon, detail = str(problem).partition(":")
             warn_rarely(self._cache_key, self.name, f"sent an {kind}", colon + detail)

@@ -68,7 +68,7 @@ class ServerMessage(Struct, gc=False):
     id: RequestId | None = None
     method: str | None = None
     params: Raw = NOTHING
-    result: Raw = NOTHING
+    result: Any = NOTHING
     error: WireError | None = None
 
     @property
@@ -83,10 +83,17 @@ class ServerMessage(Struct, gc=False):
         return value if isinstance(value, dict) else {}
 
 
+class _RawMessage(ServerMessage, gc=False):
+    """One whose result is not decoded yet."""
+
+    result: Raw = NOTHING
+
+
 Read: TypeAlias = Callable[[Raw], dict[str, Any]]
 """Decodes a result; raises msgspec.ValidationError if it is not an object."""
 
 _decode = msgspec.json.Decoder(ServerMessage).decode
+_decode_raw = msgspec.json.Decoder(_RawMessage).decode
 
 read_values: Final[Read] = msgspec.json.Decoder(dict[str, Json]).decode
 """Decodes to plain values."""
@@ -95,12 +102,20 @@ read_members: Final[Read] = msgspec.json.Decoder(dict[str, Raw]).decode
 """Decodes each member to its bytes: for a caller that forwards them."""
 
 
-def read_server_message(data: bytes | str, limits: Limits) -> ServerMessage:
-    """Parse one message; raises MalformedMessage if it is invalid."""
+def read_server_message(data: bytes | str, limits: Limits, read: Read | None = None) -> ServerMessage:
+    """Parse one message; raises MalformedMessage if it is invalid.
+
+    `read` is how its result will be decoded, if that is known: plain values are decoded here, in the same pass.
+    """
     body = data.encode() if isinstance(data, str) else data
     try:
         check_text(body, limits)
-        message = _decode(body)
+        message: ServerMessage
+        try:
+            message = _decode(body) if read is read_values else _decode_raw(body)
+        except msgspec.ValidationError:
+            # A result with a number that does not fit a float is an error of its request, not of the connection.
+            message = _decode_raw(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Refusal):
         raise MalformedMessage(f"invalid MCP message: {shorten(body)}") from None
     if message.method is None and (message.result is NOTHING) == (message.error is None):
@@ -116,12 +131,14 @@ def result_of(message: ServerMessage, read: Read = read_values) -> dict[str, Any
         if message.error.code == UNREAD:
             raise MessageTooLong(message.error.message)
         raise refusal_of(message.error)
+    result = message.result
+    if type(result) is dict:
+        return result
+    raw = result if type(result) is Raw else Raw(msgspec.json.encode(result))
     try:
-        return read(message.result)
+        return read(raw)
     except msgspec.ValidationError:
-        raise MalformedMessage(
-            f"invalid MCP message, result must be an object: {shorten(bytes(message.result))}"
-        ) from None
+        raise MalformedMessage(f"invalid MCP message, result must be an object: {shorten(bytes(raw))}") from None
 
 
 def questions_in(asked: Json) -> dict[str, Question]:

@@ -14,7 +14,14 @@ from pegboard.client.http.address import Address, Zone
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
 from pegboard.client.links.link import Authorizer
-from pegboard.client.links.server_messages import ServerMessage, WireError, read_server_message, refusal_of
+from pegboard.client.links.server_messages import (
+    Read,
+    ServerMessage,
+    WireError,
+    read_server_message,
+    read_values,
+    refusal_of,
+)
 from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
 from pegboard.limits import Limits
 from pegboard.protocol.framing.sse import Event, EventReader
@@ -145,12 +152,13 @@ async def read_rejection(response: Response, limits: Limits) -> HttpRejection:
 
 
 class EventStream:
-    """Reads event streams, and keeps the position at which to resume."""
+    """Reads event streams, and keeps the position at which to resume; `read_result` decodes the result of the request."""
 
-    __slots__ = ("has_events", "last_id", "limits", "retry")
+    __slots__ = ("has_events", "last_id", "limits", "read_result", "retry")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, read_result: Read = read_values) -> None:
         self.limits = limits
+        self.read_result = read_result
         self.last_id: str | None = None
         self.retry = 1.0
         self.has_events = 0
@@ -167,7 +175,7 @@ class EventStream:
                     self.retry = event.retry / 1000
                 if not event.data or event.name != "message":
                     continue
-                for message in read_messages(event.data.encode(), self.limits):
+                for message in read_messages(event.data.encode(), self.limits, self.read_result):
                     if message.is_answer and message.id == request_id and request_id is not None:
                         return message
                     await handle(message)
@@ -182,14 +190,14 @@ def _events(reader: EventReader, chunk: bytes) -> Iterator[Event]:
         raise MalformedMessage(str(problem)) from None
 
 
-def read_whole(response: Response, request_id: RequestId, limits: Limits) -> ServerMessage | None:
+def read_whole(response: Response, request_id: RequestId, limits: Limits, read: Read) -> ServerMessage | None:
     """The response to a request if it is all that the server has sent, as JSON; otherwise None: use `read_answer`."""
     if response.status != 200 or not response.headers.get(b"content-type", b"").startswith(_JSON):
         return None
     body = response.whole or response.peek()
     if body is None or body[:1] != b"{" or len(body) > limits.server_message_bytes:
         return None
-    message = read_server_message(body, limits)
+    message = read_server_message(body, limits, read)
     return message if message.method is None and message.id == request_id else None
 
 
@@ -205,7 +213,7 @@ async def read_answer(
     if response.status == 202 and not body:
         raise MalformedMessage("answered 202 to a request, without an MCP message")
     found = None
-    for message in read_messages(body, stream.limits):
+    for message in read_messages(body, stream.limits, stream.read_result):
         if not message.is_answer:
             await handle(message)
         elif message.id == request_id or (message.id is None and message.error is not None):
@@ -217,12 +225,12 @@ async def read_answer(
     return found
 
 
-def read_messages(body: bytes, limits: Limits) -> list[ServerMessage]:
+def read_messages(body: bytes, limits: Limits, read: Read) -> list[ServerMessage]:
     """The messages of a body or an event: one, or in 2025-03-26 an array of them."""
     if not is_batch(body):
-        return [read_server_message(body, limits)]
+        return [read_server_message(body, limits, read)]
     try:
-        return [read_server_message(bytes(message), limits) for message in _split(body)]
+        return [read_server_message(bytes(message), limits, read) for message in _split(body)]
     except msgspec.DecodeError:
         raise MalformedMessage("invalid MCP message") from None
 

@@ -44,7 +44,9 @@ class ModernHttp:
             # A listening request stays open, so it does not count towards the limit of connections.
             listens = out.method == "subscriptions/listen"
             response = await self._endpoint.post(body, self._fields(out), urgent=listens)
-            answer = read_whole(response, request_id, self._limits) or await self._read(response, request_id, out)
+            answer = read_whole(response, request_id, self._limits, out.read)
+            if answer is None:
+                answer = await self._read(response, request_id, out)
             return result_of(answer, out.read)
         except ServerFault as fault:
             raise with_server_name(fault, self._name) from None
@@ -65,7 +67,7 @@ class ModernHttp:
             await out.deliver(Notification(message.method, message.parameters()), request_id)
 
         try:
-            answer = await read_answer(response, request_id, handle, EventStream(self._limits))
+            answer = await read_answer(response, request_id, handle, EventStream(self._limits, out.read))
         finally:
             response.close()
         if answer is None:

@@ -176,7 +176,7 @@ class SessionHttp:
         body = write_legacy(out, request_id)
         try:
             response = await self._endpoint.post(body, session.fields, session.secrets)
-            answer = read_whole(response, request_id, self._limits)
+            answer = read_whole(response, request_id, self._limits, out.read)
             if answer is None:
                 answer = await self._read(response, out, request_id, session)
             return result_of(answer, out.read)
@@ -190,7 +190,7 @@ class SessionHttp:
         self, response: Response, out: OutgoingRequest, request_id: int, session: ClientSession
     ) -> ServerMessage:
         """The response to a request, after the messages that come before it; resumes its stream if necessary."""
-        stream, questions = EventStream(self._limits), IncomingQuestions(self._send, self._limits)
+        stream, questions = EventStream(self._limits, out.read), IncomingQuestions(self._send, self._limits)
 
         async def handle(message: ServerMessage) -> None:
             await self._receive(message, out, request_id, questions)
