@@ -36,7 +36,9 @@ _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 class Response:
     """A response whose head has arrived; its body comes in chunks."""
 
-    __slots__ = ("_connection", "_decompress", "_fault", "_unread", "_waiter", "ended", "headers", "status", "whole")
+    __slots__ = (
+        "_connection", "_decompress", "_fault", "_room", "_unread", "_waiter", "ended", "headers", "status", "whole",
+    )  # fmt: skip
 
     def __init__(
         self, connection: HttpConnection, status: int, headers: dict[bytes, bytes], body: bytes | None = None
@@ -48,6 +50,8 @@ class Response:
         self._connection = connection
         # One buffer: small chunks would each take ten times their size.
         self._unread = bytearray(body or b"")
+        # How much may wait here; more than usual if all of it is read at once.
+        self._room = BUFFER
         self._fault: ServerFault | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._decompress = None
@@ -95,14 +99,15 @@ class Response:
             elif self._fault is not None:
                 raise self._fault
             else:
-                self._waiter = asyncio.get_running_loop().create_future()
-                try:
-                    await self._waiter
-                finally:
-                    self._waiter = None
+                await self._wait()
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body; rejected once it is longer than the limit."""
+        if self._decompress is None and not self.ended and self._fault is None and len(self._unread) <= limit:
+            # It continues once all of the body is there, or more than the limit.
+            self._room = limit + 1
+            self._connection.resume()
+            await self._wait()
         body = bytearray()
         while chunk := await self.read():
             if len(body) + len(chunk) > limit:
@@ -117,6 +122,13 @@ class Response:
         """Stop reading: unless the body has ended, the connection cannot be reused."""
         if not self.ended:
             self._connection.abort()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     def _take(self) -> bytes:
         chunk = bytes(self._unread)
@@ -135,8 +147,10 @@ class Response:
 
     def feed(self, chunk: bytes) -> None:
         self._unread += chunk
-        if len(self._unread) >= BUFFER:
+        if len(self._unread) >= self._room:
             self._connection.pause()
+        elif self._room != BUFFER:
+            return
         self._wake()
 
     def end(self) -> None:
