@@ -324,20 +324,21 @@ class ChildProcess(asyncio.SubprocessProtocol):
         return f"{f', saying: {words}' if words else ''}{hint}"
 
     def _receive_data(self, data: bytes) -> None:
-        # A part of a long line has no end, which `find` sees in a tenth of the time that `split` takes.
-        *lines, rest = data.split(b"\n") if data.find(b"\n") >= 0 else (data,)
-        for line in lines:
+        # `find` looks through a long line in a tenth of the time that `split` takes.
+        begin = 0
+        while (end := data.find(b"\n", begin)) >= 0:
+            line, begin = data[begin:end], end + 1
             if self._skipping:
                 self._skipping = False
                 continue
             if self._line:
                 self._line += line
-                line = bytes(self._line)  # noqa: PLW2901 — the line is complete now
+                line = bytes(self._line)
                 self._line.clear()
             self._receive_line(line)
-        if not rest or self._skipping:
+        if begin == len(data) or self._skipping:
             return
-        self._line += rest
+        self._line += data[begin:]
         if len(self._line) > self._max_line:
             self._skip_long_line()
 
