@@ -22,7 +22,7 @@ from pegboard import Auth, Board, Issuer, Quota, Quotas
 from pegboard.protocol.revisions import MODERN
 from pegboard.server.http.connections import Connections
 from pegboard.server.http.http1_connection import Http1Connection
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 
 TOOLS, CALLERS, SPELL = 1000, 100, 200

@@ -16,7 +16,7 @@ from pegboard import Board, Client, Context, Gateway, Limits
 from pegboard.logs.watchdog import TALLY
 from pegboard.middleware import Metrics, RateLimit, TokenCount
 from pegboard.server.http.listener import listen
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -112,7 +112,14 @@ HEAVY = [
 def loaded_by(statement: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after a statement, beyond those it starts with."""
     program = f"import sys; before = set(sys.modules); {statement}; import json; print(json.dumps(sorted(set(sys.modules) - before)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     return set(json.loads(done.stdout))
 
 
@@ -144,7 +151,7 @@ def test_importing_the_package_loads_next_to_nothing() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("words", "most", "most_of_ours"), [("--help", 90, 12), ("list examples/hello.py", 545, 330)])
+@pytest.mark.parametrize(("words", "most", "most_of_ours"), [("--help", 90, 12), ("list examples/hello.py", 480, 285)])
 def test_a_command_loads_few_modules(words: str, most: int, most_of_ours: int) -> None:
     start = f"from pegboard.cli.main import main\ntry: main({words.split()!r})\nexcept SystemExit: pass"
     program = f"import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()): exec({start!r})"
@@ -167,6 +174,29 @@ def test_a_board_loads_no_framework_and_no_model_library() -> None:
         "anyio",
         "uvloop",
         "websockets",
+    }
+
+
+@pytest.mark.process
+def test_a_server_on_stdio_loads_no_http_no_pages_and_no_authentication() -> None:
+    # The server takes stdout for itself.
+    loaded = loaded_by(
+        "import os; out = os.dup(1); from pegboard import Board; Board('x').run('stdio'); sys.stdout = open(out, 'w')"
+    )
+    parts = {".".join(name.split(".")[:3]) for name in loaded}
+    assert "pegboard.server.stdio" in parts
+    assert not parts & {
+        "html",
+        "httptools",
+        "pegboard.auth.auth",
+        "pegboard.config.rule_keys",
+        "pegboard.providers.tool_export",
+        "pegboard.server.asgi",
+        "pegboard.server.http",
+        "pegboard.server.http_serving",
+        "pegboard.server.pages",
+        "pegboard.server.streamable_http",
+        "tomllib",
     }
 
 

@@ -16,8 +16,16 @@ import pytest
 from pegboard import Context
 
 ROOT = Path(__file__).resolve().parent.parent
-LAZY = ("pegboard", "pegboard.client", "pegboard.gateway", "pegboard.middleware", "pegboard.testing")
-PUBLIC = (*LAZY, "pegboard.errors", "pegboard.providers")
+PUBLIC_LAZY = (
+    "pegboard",
+    "pegboard.client",
+    "pegboard.gateway",
+    "pegboard.middleware",
+    "pegboard.providers",
+    "pegboard.testing",
+)
+PUBLIC = (*PUBLIC_LAZY, "pegboard.errors")
+LAZY = (*PUBLIC_LAZY, "pegboard.auth", "pegboard.config", "pegboard.server")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 

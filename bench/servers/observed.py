@@ -19,7 +19,7 @@ from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.middleware import Audit, History, Logging, Metrics, Tracing
 from pegboard.server.http.listener import listen
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.store_url import open_store

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from pegboard import auth as authentication
+from pegboard import config, middleware, server
 from pegboard.accounts.accounts import Accounts
 from pegboard.accounts.quota import Quotas
 from pegboard.approvals.approval_store import Approvals
 from pegboard.asking.rounds import UsedTickets
-from pegboard.auth.auth import Auth
 from pegboard.boards.board_content import BoardContent
 from pegboard.boards.board_lifetime import BoardLifetime
 from pegboard.boards.handler_chains import HandlerChains
@@ -23,7 +24,6 @@ from pegboard.boards.mounts import Mount
 from pegboard.call import Call, Caller, Change, EncodedResult, Handler, Json, Reply
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.instructions_template import InstructionsTemplate, read_instructions
-from pegboard.config.rule_keys import read_rules
 from pegboard.errors import DeclarationError, SetupError
 from pegboard.execution.call_resources import CallResources
 from pegboard.execution.catalog_methods import CatalogMethods
@@ -36,8 +36,6 @@ from pegboard.execution.visible_changes import Shown
 from pegboard.hooks.middleware import Middleware
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
-from pegboard.middleware.limits.token_meter import TokenMeter
-from pegboard.middleware.observability.metrics import Metrics
 from pegboard.protocol.json_values import objects_in
 from pegboard.rules.rule import Rule
 from pegboard.rules.verdicts import Rules
@@ -73,7 +71,7 @@ class Board(BoardContent, Hosted):
         instructions: str | Path | None = None,
         arguments: Literal["lenient", "strict"] = "lenient",
         repair_notes: RepairNotes = "text",
-        auth: Auth | None = None,
+        auth: authentication.Auth | None = None,
         limits: Limits | None = None,
         quotas: Quotas | None = None,
         page_size: int = 1000,
@@ -111,7 +109,7 @@ class Board(BoardContent, Hosted):
         self.name = name
         self.version = str(version)
         self.auth = auth
-        super().__init__(limits or Limits(), Rules(read_rules(rules)))
+        super().__init__(limits or Limits(), Rules(() if rules == () else config.read_rules(rules)))
         self.accounts = Accounts(self.limits, quotas)
         self.debug_mode = DebugMode(on=debug)
         shown = {
@@ -142,8 +140,6 @@ class Board(BoardContent, Hosted):
             lifespan=MappingProxyType(self._lifespans.values),
             dispatch=self._dispatch,
         )
-        self.custom_routes.lifespan = call_resources.lifespan
-        self.custom_routes.run_in_thread = self._threads.run
         runner = Runner(self.services, self._threads, arguments, self.limits, call_resources, repair_notes)
         records = MemoryRecords()
         self._tasks = TaskMethods(self.tools, TaskStore(records, self.limits, accounts=self.accounts), self.limits)
@@ -197,7 +193,7 @@ class Board(BoardContent, Hosted):
             self._visible.filter_for,
         )
         if self.accounts.counts_tokens:
-            self.use(TokenMeter(self.accounts))
+            self.use(import_module("pegboard.middleware.limits.token_meter").TokenMeter(self.accounts))
         self._feed: ChangeFeed | None = None
         self._dispatcher = Dispatcher(
             self.tools,
@@ -212,6 +208,10 @@ class Board(BoardContent, Hosted):
         self.set_instructions(instructions)
         if self._access.rules.approve:
             self.serve_approvals()
+
+    @cached_property
+    def custom_routes(self) -> server.CustomRoutes:
+        return server.CustomRoutes(MappingProxyType(self._lifespans.values), self._threads.run)
 
     @property
     def info(self) -> Mapping[str, Json]:
@@ -316,9 +316,9 @@ class Board(BoardContent, Hosted):
         for change in (Change("tools"), Change("prompts"), Change("resources")):
             self._publish(change)
 
-    def find_metrics(self) -> Metrics | None:
+    def find_metrics(self) -> middleware.Metrics | None:
         """The middleware that measures calls of this board, if it has one."""
-        return self._attached.find(Metrics)
+        return next((attached for attached in self._attached if isinstance(attached, middleware.Metrics)), None)
 
     @property
     def audit(self) -> AuditSink:
@@ -383,9 +383,9 @@ class Board(BoardContent, Hosted):
             key = await shared_key(shared.store.records, self.name)
             for seal in self._sealed_alone:
                 seal.prefer(key)
-        for middleware in self._attached:
-            if isinstance(middleware, Middleware):
-                middleware.use_store(shared.store)
+        for attached in self._attached:
+            if isinstance(attached, Middleware):
+                attached.use_store(shared.store)
 
     def list_digests(self) -> Mapping[str, str]:
         """A digest of the tools, the prompts and the resources."""
@@ -419,7 +419,7 @@ class Board(BoardContent, Hosted):
             await feed.stop()
 
 
-async def start_auth(auth: Auth | None, shared: SharedStore | None) -> None:
+async def start_auth(auth: authentication.Auth | None, shared: SharedStore | None) -> None:
     """Start the authentication of a server, with its store."""
     if auth is not None:
         # The client's modules load only where an issuer can be asked.

@@ -11,7 +11,7 @@ from typing import Any
 from pegboard import Board, Gateway
 from pegboard.protocol.revisions import MODERN
 from pegboard.server.http.listener import Http1Server, bind_tcp
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 from pegboard.server.shared_store import open_shared_store
 from tests.server.http_clients import Line, Reply

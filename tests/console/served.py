@@ -14,7 +14,7 @@ from pegboard.console.board_subject import BoardSubject
 from pegboard.console.console import Console
 from pegboard.console.gateway_subject import GatewaySubject
 from pegboard.server.http.listener import listen
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 
 

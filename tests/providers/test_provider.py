@@ -11,8 +11,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from pegboard import ToolCatalog, ToolExecutor
-from pegboard.providers.export import ExportOptions
 from pegboard.providers.provider import READERS, Provider
+from pegboard.providers.tool_export import ExportOptions
 from pegboard.tools.parameters import Cardinality, Parameter, ToolCallRequest, ToolExecutionContext, ValueKind
 from pegboard.tools.tool import Tool, tool_from_function
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from pegboard import providers
 from pegboard.call import EncodedResult, Json
 from pegboard.catalog.caching import Caching
 from pegboard.catalog.pagination import ShownLists
 from pegboard.errors import DeclarationError, PegboardError, UnknownTool
 from pegboard.protocol.json_values import objects_in
-from pegboard.providers.export import ExportOptions, export
 from pegboard.rules.verdicts import View
 from pegboard.tools.naming import NameSuggestions, snake_case
 from pegboard.tools.tool import TRANSPORTS, Tool, tool_from_function
@@ -272,10 +272,10 @@ class ToolCatalog:
         `strict` uses OpenAI's strict subset for every tool that it can express; `description_tokens` limits each
         description.
         """
-        return export(
+        return providers.export(
             [tool for tool in self if tool.listed],
             form,
-            ExportOptions(strict=strict, description_tokens=description_tokens),
+            providers.ExportOptions(strict=strict, description_tokens=description_tokens),
         )
 
     def _tools_changed(self) -> None:

@@ -23,9 +23,9 @@ from pegboard.call import Call, Json, Reply
 from pegboard.errors import DeclarationError
 from pegboard.logs.printable import printable
 from pegboard.protocol.json_values import as_object
-from pegboard.providers.export import DEFAULT_OPTIONS, Definition, ExportOptions, export_tools
 from pegboard.providers.markdown import Described
 from pegboard.providers.provider_stream import assemble
+from pegboard.providers.tool_export import DEFAULT_OPTIONS, Definition, ExportOptions, export_tools
 from pegboard.repair.repairer import ParseError, ParseWarning
 from pegboard.schema.problems import format_keys
 from pegboard.tools.argument_parser import ParsedArguments

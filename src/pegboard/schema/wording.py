@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
@@ -103,6 +102,9 @@ def _room_after(value: Json, room: int) -> int:
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The most similar name, if one is similar."""
+    # Only messages about mistakes need it.
+    from difflib import get_close_matches  # noqa: PLC0415 — slow to import
+
     known = {each.casefold(): each for each in islice(names, COMPARED) if len(each) <= COMPARED_LENGTH}
     sought = name[:COMPARED_LENGTH].casefold()
     found = get_close_matches(sought, likeliest(sought, known, 8), n=1, cutoff=0.6)

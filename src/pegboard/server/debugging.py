@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from pegboard import server
 from pegboard.errors import SetupError
-from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp
 
@@ -35,7 +35,7 @@ def set_up_debug(served: ServedApp, options: ServingOptions, *, warn: bool = Tru
 
 def may_debug(options: ServingOptions) -> bool:
     """Whether every caller is on this machine, and may see tracebacks: a name to accept as the Host is for a proxy."""
-    local = options["uds"] is not None or is_loopback(options["host"])
+    local = options["uds"] is not None or server.is_loopback(options["host"])
     hosts = options["allow_host"]
     names = [hosts] if isinstance(hosts, str) else hosts
-    return local and not options["trusted_proxy"] and all(map(is_loopback, names))
+    return local and not options["trusted_proxy"] and all(map(server.is_loopback, names))

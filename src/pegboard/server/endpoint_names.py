@@ -1,4 +1,4 @@
-"""Which deprecated endpoints there are, and their paths."""
+"""The paths of the pages, and of the deprecated endpoints that there are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from pegboard.errors import SetupError
+
+APPROVALS: Final = "/approvals"
+SIGN_IN: Final = "/sign-in"
 
 DEPRECATED_ENDPOINTS: Final = ("rpc", "oneshot", "sse")
 """`POST /rpc`; `POST /sse`; `GET /sse` with `POST /messages`."""

@@ -13,23 +13,16 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, TypeVar, Unpack
 
+from pegboard import server
 from pegboard.approvals.approval_store import Approvals
 from pegboard.call import Handler, Json
 from pegboard.errors import SetupError
 from pegboard.limits import Limits
 from pegboard.logs.log_lines import announce_lines, report_setup_error, set_up_logging
-from pegboard.server.asgi.asgi_app import AsgiApp
-from pegboard.server.asgi.asgi_principal import PrincipalSource
-from pegboard.server.asgi.asgi_scope import AsgiScope
+from pegboard.server.endpoint_names import APPROVALS, SIGN_IN
 from pegboard.server.exchange.conversation import Conversation
 from pegboard.server.exchange.service import Service
 from pegboard.server.exchange.subscribers import Subscribers
-from pegboard.server.http.guard import is_loopback
-from pegboard.server.mounting import mount
-from pegboard.server.pages.approval_pages import PATH as APPROVALS
-from pegboard.server.pages.approval_pages import ApprovalPages
-from pegboard.server.pages.sign_in import PATH as SIGN_IN
-from pegboard.server.pages.sign_in import SignIn
 from pegboard.server.serve import run, serve
 from pegboard.server.serving_options import (
     MountOptions,
@@ -107,16 +100,16 @@ class Hosted(ServedApp):
     _url = ""
 
     @cached_property
-    def sign_in(self) -> SignIn:
+    def sign_in(self) -> server.SignIn:
         """Who uses the pages of this server; its own pages are served once a page asks for it, before `start`."""
-        sign_in = SignIn(str(self.info["name"]), self.auth, self.routes)
+        sign_in = server.SignIn(str(self.info["name"]), self.auth, self.routes)
         self.routes[SIGN_IN] = sign_in.accept
         return sign_in
 
     def serve_approvals(self) -> None:
         """Serve the pages where people approve calls: for rules that need them, before `start`."""
         if APPROVALS not in self.routes:
-            self.routes[APPROVALS] = ApprovalPages(self.approvals, self.sign_in).accept
+            self.routes[APPROVALS] = server.ApprovalPages(self.approvals, self.sign_in).accept
             if self.auth is None:
                 # Made before workers are forked, so that all of them accept it.
                 self.sign_in.link_token()
@@ -213,10 +206,10 @@ class Hosted(ServedApp):
         *,
         path: str = "/mcp",
         ws: str | None = None,
-        principal: PrincipalSource | None = None,
+        principal: server.PrincipalSource | None = None,
         console: bool | str = False,
         **options: Unpack[MountOptions],
-    ) -> AsgiApp:
+    ) -> server.AsgiApp:
         """An ASGI application: `app.routes.append(board.asgi())`, or mounted, or served by itself.
 
         It serves `path` alone. `ws` is a path for WebSockets; `legacy_endpoints` adds deprecated endpoints next to `path`.
@@ -227,7 +220,7 @@ class Hosted(ServedApp):
         """
         resolved = resolve_mount_options(options)
         if not console:
-            return mount(self, path=path, ws=ws, options=resolved, principal=principal)
+            return server.mount(self, path=path, ws=ws, options=resolved, principal=principal)
         token = console if isinstance(console, str) else None
         if token is not None and not (len(token) >= MIN_TOKEN and _URL_SAFE.fullmatch(token)):
             raise SetupError(
@@ -239,10 +232,10 @@ class Hosted(ServedApp):
         module = import_module("pegboard.console.console")
         served = module.Console(module.subject_of(self), token=token, link=is_alone or token is not None)
 
-        def announce_link(scope: AsgiScope) -> None:
+        def announce_link(scope: server.AsgiScope) -> None:
             """Print the link of this launch; only for a server that other machines do not reach."""
             host, port = scope.get("server") or ("", None)
-            if port is not None and is_loopback(host):
+            if port is not None and server.is_loopback(host):
                 root = scope.get("root_path", "").rstrip("/") + "/" + path.strip("/").rpartition("/")[0]
                 mcp = f"{scope.get('scheme', 'http')}://{host}:{port}{root.rstrip('/')}/mcp"
                 announce_lines([f"console of {self.info['name']}: {served.link(mcp)}"], essential=0)
@@ -253,7 +246,7 @@ class Hosted(ServedApp):
                     self.info["name"],
                 )
 
-        return mount(
+        return server.mount(
             self,
             path=path,
             ws=ws,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias, final
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -18,6 +18,16 @@ from pegboard.limits import Limits
 from pegboard.server.access import NO_ACCESS, Access
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+LIGHT: Final = 4096
+"""Fewer bytes are not counted: nearly every request is smaller, and ten thousand of them do no harm."""
+
+
+class Accepts(Struct, frozen=True):
+    """The forms of a response that a client accepts."""
+
+    json: bool = True
+    stream: bool = True
 
 
 @final

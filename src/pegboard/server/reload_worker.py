@@ -17,8 +17,8 @@ from pegboard.background_tasks import OwnedTasks
 from pegboard.errors import SetupError
 from pegboard.logs.log_lines import announce_lines
 from pegboard.server.http.listener import BACKLOG, WorkerSockets
+from pegboard.server.http_serving import address, end_seconds, serve_in_worker
 from pegboard.server.reloader import Loaded, Reloader, Version
-from pegboard.server.serve import address, end_seconds, serve_in_worker
 from pegboard.server.serving_options import ServingOptions
 from pegboard.server.shared_store import ServedApp
 from pegboard.server.worker_process import WorkerControl

@@ -186,3 +186,18 @@ def _complete(function: str, options: Mapping[str, ServingOption], given: Mappin
             hint = "".join(f"; did you mean {known!r}?" for _, _, known in near)
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     return {name: option.check(given.get(name, option.help.default), name) for name, option in options.items()}
+
+
+def check_workers(options: ServingOptions, places: Mapping[str, object] | None) -> None:
+    """Reject a number of workers that cannot serve; only a gateway has `places`."""
+    workers = options["workers"]
+    if workers < 1:
+        raise SetupError(f"--workers {workers}: use at least 1")
+    if workers > 1 and places is not None:
+        # Several processes would each start all servers, and could not see each other's parked calls.
+        raise SetupError(
+            f"--workers {workers}: a gateway runs in one process; to scale, start several gateways with the same "
+            "--store behind a load balancer"
+        )
+    if workers > 1 and options["transport"] == "stdio":
+        raise SetupError("--workers is for HTTP: one process serves the one client of --stdio")

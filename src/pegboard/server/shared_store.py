@@ -9,19 +9,16 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from functools import cached_property
 from weakref import WeakSet
 
+from pegboard import auth as authentication
+from pegboard import middleware, server
 from pegboard.accounts.accounts import Accounts
 from pegboard.accounts.stored_shares import StoredShares
-from pegboard.auth.auth import Auth
 from pegboard.call import Caller, Handler, Json
 from pegboard.execution.debug_mode import DebugMode
 from pegboard.limits import Limits
 from pegboard.logs.audit_sink import NO_AUDIT, AuditSink
 from pegboard.middleware.observability.metric_families import MetricFamily
-from pegboard.middleware.observability.metrics import Metrics
-from pegboard.server.http.custom_routes import CustomRoutes
 from pegboard.server.http_types import Route
-from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint
-from pegboard.server.streamable_http.served_figures import measure_endpoints
 from pegboard.stores.cluster import Cluster, SharedStore
 from pegboard.stores.memory import MemoryStore
 from pegboard.stores.store_url import open_store
@@ -38,7 +35,7 @@ class ServedApp(ABC):
 
     limits: Limits
     accounts: Accounts
-    auth: Auth | None = None
+    auth: authentication.Auth | None = None
     debug_mode: DebugMode | None = None
     places: Mapping[str, Handler] | None
 
@@ -48,9 +45,9 @@ class ServedApp(ABC):
         return {}
 
     @cached_property
-    def custom_routes(self) -> CustomRoutes:
+    def custom_routes(self) -> server.CustomRoutes:
         """The routes of the author, which are looked up last."""
-        return CustomRoutes()
+        return server.CustomRoutes()
 
     @property
     def opens(self) -> bool:
@@ -69,7 +66,7 @@ class ServedApp(ABC):
         """It is served over HTTP at this URL."""
 
     @cached_property
-    def endpoints_served(self) -> WeakSet[HttpEndpoint]:
+    def endpoints_served(self) -> WeakSet[server.HttpEndpoint]:
         """The HTTP endpoints that serve it now, for people to look at its sessions."""
         return WeakSet()
 
@@ -88,14 +85,14 @@ class ServedApp(ABC):
         if metrics is not None:
             metrics.count_session(caller, seconds)
 
-    def find_metrics(self) -> Metrics | None:
+    def find_metrics(self) -> middleware.Metrics | None:
         """The middleware that measures its calls, if it has one."""
         return None
 
     def measure(self) -> Iterator[MetricFamily]:
         """The figures of this process that do not come from calls."""
         if self.endpoints_served:
-            yield from measure_endpoints(self.endpoints_served)
+            yield from server.measure_endpoints(self.endpoints_served)
 
     def metrics(self) -> str | None:
         """The text for a Prometheus scrape; None if calls are not measured."""

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Final, Self
 
-from pegboard.server.worker_process import WorkerControl
+from pegboard import server
 
 GRACE_SECONDS: Final = 2.0
 _STEP_SECONDS: Final = 0.02
@@ -65,7 +65,7 @@ class Stop:
     A worker leaves the counting to its overseer.
     """
 
-    def __init__(self, timer: ExitTimer, control: WorkerControl | None = None) -> None:
+    def __init__(self, timer: ExitTimer, control: server.WorkerControl | None = None) -> None:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
         self.drain_seconds = timer.drain_seconds

@@ -18,7 +18,7 @@ from pegboard.hooks.observation import Observation
 from pegboard.middleware import Metrics, RateLimit, TokenCount
 from pegboard.middleware.observability.metric_families import BUCKETS
 from pegboard.server.http.listener import listen
-from pegboard.server.serve import make_endpoint
+from pegboard.server.http_serving import make_endpoint
 from pegboard.server.serving_options import resolve_options
 from pegboard.stores.store_url import open_store
 from pegboard.testing import make_call, run_alone

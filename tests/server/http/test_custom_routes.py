@@ -16,10 +16,8 @@ from pegboard.console.console import PATH as CONSOLE
 from pegboard.console.status_document import ROUTE as OPERATOR
 from pegboard.errors import DeclarationError
 from pegboard.gateway.connections.connect_pages import PATH as CONNECT
-from pegboard.server.endpoint_names import DEPRECATED_ENDPOINTS, endpoint_paths
+from pegboard.server.endpoint_names import APPROVALS, DEPRECATED_ENDPOINTS, SIGN_IN, endpoint_paths
 from pegboard.server.http.custom_routes import RESERVED
-from pegboard.server.pages.approval_pages import PATH as APPROVALS
-from pegboard.server.pages.sign_in import PATH as SIGN_IN
 from pegboard.testing import fixed_tokens
 from tests.auth.serving import bearer, serving
 from tests.waiting import SOON

@@ -20,7 +20,7 @@ from pegboard.logs.log_lines import announce_lines
 from pegboard.server.access import NO_ACCESS
 from pegboard.server.eager_task import start
 from pegboard.server.exchange.exchanges import LongRunning, shutting_down
-from pegboard.server.http.connections import LIGHT
+from pegboard.server.http_types import LIGHT
 
 T = TypeVar("T")
 

@@ -24,8 +24,7 @@ from pegboard.logs.log_lines import log_failure
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.framing import sse
 from pegboard.protocol.modern_codec import RevisionCodec
-from pegboard.server.http.head_rules import Accepts
-from pegboard.server.http_types import Answer, Headers, Sink
+from pegboard.server.http_types import Accepts, Answer, Headers, Sink
 
 _log = logging.getLogger("pegboard.server")
 

@@ -11,8 +11,8 @@ from pegboard.protocol import headers as mcp
 from pegboard.protocol.revisions import REVISIONS
 from pegboard.server.access import NO_ACCESS, Access
 from pegboard.server.exchange.fast_path import CALL, CallPattern
-from pegboard.server.http.head_rules import Accepts, check_content_type, read_accept
-from pegboard.server.http_types import Headers
+from pegboard.server.http.head_rules import check_content_type, read_accept
+from pegboard.server.http_types import Accepts, Headers
 
 
 class NotAcceptable(InvalidRequest):

@@ -16,10 +16,7 @@ from email.utils import formatdate
 from typing import Final, Protocol
 
 from pegboard.limits import Limits
-
-LIGHT: Final = 4096
-"""Fewer bytes are not counted: nearly every request is smaller, and ten thousand of them do no harm."""
-
+from pegboard.server.http_types import LIGHT
 
 SMALL_WRITE: Final = 512
 """The assumed size of a write that was not counted by itself."""

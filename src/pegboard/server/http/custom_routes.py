@@ -150,10 +150,14 @@ class CustomRoute(Struct, frozen=True):
 class CustomRoutes:
     """The custom routes of one server; a path without braces wins over one with braces, then the first."""
 
-    def __init__(self) -> None:
-        self.lifespan: Mapping[str, Any] = MappingProxyType({})
+    def __init__(
+        self,
+        lifespan: Mapping[str, Any] = MappingProxyType({}),
         # A board has threads of its own: those of the event loop also look up addresses and read files.
-        self.run_in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
+        run_in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
+    ) -> None:
+        self.lifespan = lifespan
+        self.run_in_thread = run_in_thread
         self._routes: dict[str, CustomRoute] = {}
         self._patterns: dict[str, re.Pattern[str]] = {}
 

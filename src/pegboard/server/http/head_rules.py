@@ -11,7 +11,7 @@ from msgspec import Struct
 from pegboard.errors import InvalidRequest
 from pegboard.limits import Limits
 from pegboard.server.http.responses import plain_error
-from pegboard.server.http_types import Answer
+from pegboard.server.http_types import Accepts, Answer
 
 # Origin-form only (RFC 9112, 3.2.1): no fragment, no absolute URL whose host could differ from the Host field.
 TARGET: Final = re.compile(rb"/[!\"$-~]*")
@@ -145,13 +145,6 @@ def find_head_pattern(head: bytes, length: int) -> HeadPattern | None:
 
 class UnsupportedMediaType(InvalidRequest):
     status = 415
-
-
-class Accepts(Struct, frozen=True):
-    """The forms of a response that a client accepts."""
-
-    json: bool = True
-    stream: bool = True
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from pegboard.limits import Limits
 from pegboard.server.eager_task import start
-from pegboard.server.http.connections import LIGHT, Connections, unsent
+from pegboard.server.http.connections import Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.request_reader import BODY, ENDED, FULL, HEAD, IDLE, RequestReader
 from pegboard.server.http.responses import (
@@ -35,7 +35,7 @@ from pegboard.server.http.responses import (
     plain_error,
 )
 from pegboard.server.http.server_request import NO_HEAD, ServerRequest
-from pegboard.server.http_types import Answer, Endpoint, Head, Headers, Upgrade
+from pegboard.server.http_types import LIGHT, Answer, Endpoint, Head, Headers, Upgrade
 
 log = logging.getLogger("pegboard.http")
 

@@ -19,7 +19,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from msgspec.structs import replace
 
 from pegboard.limits import Limits
-from pegboard.server.http.connections import LIGHT
 from pegboard.server.http.head_rules import (
     MALFORMED,
     REMEMBERED_BYTES,
@@ -36,7 +35,7 @@ from pegboard.server.http.head_rules import (
 )
 from pegboard.server.http.responses import body_too_large, plain_error
 from pegboard.server.http.server_request import LINE_COST, NO_HEAD, REQUEST_COST, ServerRequest
-from pegboard.server.http_types import Answer, Head
+from pegboard.server.http_types import LIGHT, Answer, Head
 
 # The state of the reader: between requests, in a head, in a body, stopped with unparsed bytes because enough requests
 # wait, or ended by a rejection.

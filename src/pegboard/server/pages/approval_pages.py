@@ -12,6 +12,7 @@ import msgspec
 from pegboard.approvals.approval_request import ApprovalRequest
 from pegboard.approvals.approval_store import ApprovalEvent, Approvals
 from pegboard.errors import AccessDenied, InvalidParams, Refusal, StoreDown
+from pegboard.server.endpoint_names import APPROVALS
 from pegboard.server.http_types import Answer, EndpointResult, Head, Sink
 from pegboard.server.pages.plain_page import (
     PLAIN_HEADERS,
@@ -28,7 +29,6 @@ from pegboard.server.pages.plain_page import (
 )
 from pegboard.server.pages.sign_in import SignIn, Visitor, root_of
 
-PATH: Final = "/approvals"
 _SHOWN: Final = 20
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -46,11 +46,11 @@ class ApprovalPages:
         return self._serve(head, body)
 
     async def _serve(self, head: Head, body: bytes) -> Answer:
-        visitor = await self._sign_in.visitor(head, PATH)
+        visitor = await self._sign_in.visitor(head, APPROVALS)
         if isinstance(visitor, Answer):
             return visitor
-        path = f"{root_of(head, PATH)}{PATH}"
-        request_id = unquote(head.path.decode("latin-1").rpartition(PATH)[2]).strip("/")
+        path = f"{root_of(head, APPROVALS)}{APPROVALS}"
+        request_id = unquote(head.path.decode("latin-1").rpartition(APPROVALS)[2]).strip("/")
         try:
             match head.method:
                 case b"GET" if request_id:
@@ -82,7 +82,7 @@ class ApprovalPages:
         if history:
             parts.append(PageText("The latest steps:"))
             parts.append(PageFacts([(_time(event.at), _in_words(event)) for event in history]))
-        leave = self._sign_in.sign_out_form(visitor, head, PATH)
+        leave = self._sign_in.sign_out_form(visitor, head, APPROVALS)
         return plain_page("Approvals", *parts, *([] if leave is None else [leave]))
 
     async def _show(self, visitor: Visitor, head: Head, path: str, request_id: str) -> Answer:

@@ -32,6 +32,7 @@ from pegboard.auth.request_credentials import (
 from pegboard.auth.trusted_proxy import SCHEME as PROXY
 from pegboard.errors import StoreDown
 from pegboard.server.access import NO_ACCESS
+from pegboard.server.endpoint_names import SIGN_IN
 from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
 from pegboard.server.pages.browser_session import BrowserSession, SessionCookies, open_session
 from pegboard.server.pages.plain_page import (
@@ -47,7 +48,6 @@ from pegboard.server.pages.plain_page import (
 )
 from pegboard.stores.cluster import SharedStore
 
-PATH: Final = "/sign-in"
 CSRF_HEADER: Final = b"x-pegboard-csrf"
 FORM_BYTES: Final = 64 * 1024
 ATTEMPT_SECONDS: Final = 600.0
@@ -140,7 +140,7 @@ class SignIn:
         """A button that ends the sign-in; None if it is not ours to end."""
         if visitor.session is None:
             return None
-        action = f"{root_of(head, page)}{PATH}/out"
+        action = f"{root_of(head, page)}{SIGN_IN}/out"
         return PageForm(action, visitor.csrf, [FormButton("Sign out", tone="plain")])
 
     # -- who it is -----------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class SignIn:
         asked = head.locate(quote(head.path.decode("latin-1")))
         if head.method == b"GET" and head.query:
             asked += "?" + head.query.decode("latin-1")
-        return redirect(f"{root}{PATH}?{urlencode({'next': asked})}")
+        return redirect(f"{root}{SIGN_IN}?{urlencode({'next': asked})}")
 
     def _ways(self) -> bool:
         auth = self._auth
@@ -238,8 +238,8 @@ class SignIn:
         return self._serve(head, body)
 
     async def _serve(self, head: Head, body: bytes) -> Answer:
-        root = root_of(head, PATH)
-        rest = head.path.decode("latin-1").partition(PATH)[2].strip("/")
+        root = root_of(head, SIGN_IN)
+        rest = head.path.decode("latin-1").partition(SIGN_IN)[2].strip("/")
         try:
             match head.method, rest:
                 case b"GET", "":
@@ -255,7 +255,7 @@ class SignIn:
                 case _, "" | "issuer" | "callback" | "out":
                     return plain_page("Method not allowed", status=405, headers=((b"allow", b"GET, POST"),))
         except AuthRefusal as refusal:
-            return _problem(refusal, PageLink("Start again", f"{root}{PATH}"))
+            return _problem(refusal, PageLink("Start again", f"{root}{SIGN_IN}"))
         except StoreDown:
             return plain_page("Try again later", PageText("The sign-in cannot be checked now."), status=503)
         return plain_page("Not found", status=404)
@@ -271,14 +271,14 @@ class SignIn:
         parts: list[PagePart] = [PageText(problem, "error")] if problem else []
         for issuer in auth.logins:
             name = urlsplit(issuer).hostname or issuer
-            url = f"{root}{PATH}/issuer?{urlencode({'issuer': issuer, 'next': asked})}"
+            url = f"{root}{SIGN_IN}/issuer?{urlencode({'issuer': issuer, 'next': asked})}"
             parts.append(PageLink(f"Sign in with {name}", url, button=True))
         if auth.keys:
             parts += [PageText("or with an API key:", "quiet")] if auth.logins else []
             key = FormField("key", "API key", kind="password", required=True, hint="It begins with pb_.")
             button = FormButton("Sign in", tone="plain" if auth.logins else "main")
             token = self._cookies.make_token(attempt.id)
-            parts.append(PageForm(f"{root}{PATH}", token, [button], [key]))
+            parts.append(PageForm(f"{root}{SIGN_IN}", token, [button], [key]))
         cookie = self._cookies.write_attempt(head, attempt, ATTEMPT_SECONDS)
         return plain_page(f"Sign in to {self._name}", *parts, status=401 if problem else 200, headers=cookie)
 
@@ -307,7 +307,7 @@ class SignIn:
         """Sign in with an API key."""
         auth, attempt, fields = self._auth, self._read_attempt(head), _read_fields(head, body)
         if auth is None or attempt is None or not self._cookies.is_token(fields.get(CSRF_FIELD, ""), attempt.id):
-            return _expired_form(f"{root}{PATH}")
+            return _expired_form(f"{root}{SIGN_IN}")
         key = fields.get("key", "").strip()
         if not key.startswith(MARK):
             return self._show(head, root, "This is not an API key: it begins with pb_.", attempt.next)
@@ -330,7 +330,7 @@ class SignIn:
         if isinstance(fields, Answer) and not self.may_change(visitor, head):
             return fields
         cookie = await self._cookies.end(head, visitor.session)
-        again = [PageLink("Sign in again", f"{root}{PATH}")] if self._ways() else []
+        again = [PageLink("Sign in again", f"{root}{SIGN_IN}")] if self._ways() else []
         return plain_page("Signed out", PageText("This browser is signed out.", "good"), *again, headers=cookie)
 
     def _read_attempt(self, head: Head) -> _Attempt | None:
@@ -364,7 +364,7 @@ class SignIn:
         return public or head.origin + root
 
     def _callback(self, head: Head, root: str) -> str:
-        return f"{self._base(head, root)}{PATH}/callback"
+        return f"{self._base(head, root)}{SIGN_IN}/callback"
 
 
 def root_of(head: Head, page: str) -> str:

@@ -41,9 +41,9 @@ from pegboard.server.exchange.session_settings import (
     subscription_handler,
 )
 from pegboard.server.exchange.stateless import with_request_id
-from pegboard.server.http.head_rules import Accepts, read_accept
+from pegboard.server.http.head_rules import read_accept
 from pegboard.server.http.responses import error_response, method_not_allowed, text_response
-from pegboard.server.http_types import Answer, EndpointResult, Head, Headers, Sink
+from pegboard.server.http_types import Accepts, Answer, EndpointResult, Head, Headers, Sink
 from pegboard.server.streamable_http.resumed_stream import ResumedStream
 from pegboard.sessions.relay import Relay
 from pegboard.sessions.resumable_streams import read_event_id

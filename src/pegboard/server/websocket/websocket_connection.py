@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from pegboard.limits import Limits
 from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
-from pegboard.server.http.connections import LIGHT, Connections, unsent
+from pegboard.server.http.connections import Connections, unsent
 from pegboard.server.http.limited_connection import LimitedConnection
 from pegboard.server.http.responses import plain_error
-from pegboard.server.http_types import Answer, Head, SocketHandler, Upgrade
+from pegboard.server.http_types import LIGHT, Answer, Head, SocketHandler, Upgrade
 
 if TYPE_CHECKING:
     from websockets.frames import Frame

@@ -16,8 +16,8 @@ from pegboard.cli.terminal.output import note, show_text
 from pegboard.config.foreign.known_clients import CLIENTS, ServerAddress
 from pegboard.errors import SetupError
 from pegboard.protocol.params import PREFIX
-from pegboard.providers.export import FORMATS, ExportOptions, ListedTool, export_tools
 from pegboard.providers.markdown import write_markdown
+from pegboard.providers.tool_export import FORMATS, ExportOptions, ListedTool, export_tools
 
 _TOOLS = tuple(name for name in FORMATS if name not in ("microsoft-ai", "mcp"))
 _CHOICES = (*_TOOLS, "markdown", "server.json", "mcp.json", "mcpb")

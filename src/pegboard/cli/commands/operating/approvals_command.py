@@ -30,7 +30,8 @@ from pegboard.config.gateway_config import read_config
 from pegboard.errors import MalformedMessage, Refusal, ServerFault, SetupError
 from pegboard.limits import Limits
 from pegboard.loading import load_board
-from pegboard.server.pages.approval_pages import PATH, describe_event, describe_request
+from pegboard.server.endpoint_names import APPROVALS
+from pegboard.server.pages.approval_pages import describe_event, describe_request
 
 OK, NOT_DECIDED, CANNOT_CONNECT = 0, 1, 3
 _BYTES: Final = 32 * 1024 * 1024
@@ -165,8 +166,8 @@ class _RemoteApprovals:
 
     def __init__(self, pool: HttpPool, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
-        root = parts.path.rstrip("/").removesuffix("/mcp").removesuffix(PATH)
-        self._url = parts._replace(path=root + PATH, query="", fragment="").geturl()
+        root = parts.path.rstrip("/").removesuffix("/mcp").removesuffix(APPROVALS)
+        self._url = parts._replace(path=root + APPROVALS, query="", fragment="").geturl()
         self._pool = pool
         self._secrets = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
 

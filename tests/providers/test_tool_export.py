@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from pegboard.providers.export import CHARACTERS_PER_TOKEN, FORMATS, ExportOptions, export, export_tools, trim
 from pegboard.providers.markdown import write_markdown
+from pegboard.providers.tool_export import CHARACTERS_PER_TOKEN, FORMATS, ExportOptions, export, export_tools, trim
 
 
 class Exported(msgspec.Struct):

@@ -1,0 +1,1 @@
+from pegboard.auth.auth import Auth as Auth

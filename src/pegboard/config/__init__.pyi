@@ -1,0 +1,1 @@
+from pegboard.config.rule_keys import read_rules as read_rules

@@ -1,0 +1,9 @@
+from pegboard.providers.provider import READERS as READERS
+from pegboard.providers.provider import Provider as Provider
+from pegboard.providers.provider import TokenUsage as TokenUsage
+from pegboard.providers.tool_export import FORMATS as FORMATS
+from pegboard.providers.tool_export import Definition as Definition
+from pegboard.providers.tool_export import Export as Export
+from pegboard.providers.tool_export import ExportOptions as ExportOptions
+from pegboard.providers.tool_export import export as export
+from pegboard.providers.tool_export import export_tools as export_tools

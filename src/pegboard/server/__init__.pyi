@@ -1,0 +1,13 @@
+from pegboard.server.asgi.asgi_app import AsgiApp as AsgiApp
+from pegboard.server.asgi.asgi_principal import PrincipalSource as PrincipalSource
+from pegboard.server.asgi.asgi_scope import AsgiScope as AsgiScope
+from pegboard.server.http.custom_routes import CustomRoutes as CustomRoutes
+from pegboard.server.http.guard import is_loopback as is_loopback
+from pegboard.server.http_serving import run_http as run_http
+from pegboard.server.http_serving import serve_http as serve_http
+from pegboard.server.mounting import mount as mount
+from pegboard.server.pages.approval_pages import ApprovalPages as ApprovalPages
+from pegboard.server.pages.sign_in import SignIn as SignIn
+from pegboard.server.streamable_http.mcp_endpoint import HttpEndpoint as HttpEndpoint
+from pegboard.server.streamable_http.served_figures import measure_endpoints as measure_endpoints
+from pegboard.server.worker_process import WorkerControl as WorkerControl
