@@ -1,10 +1,8 @@
 """Our own server: `board.py http|asgi|console|metrics|stdio PORT TOOLS`, or `kept` or `workers` for one process or two that keep sessions in a file."""
 
 import sys
-import tempfile
 
 from pegboard import Board, Context
-from pegboard.middleware import Metrics
 
 board = Board("bench", version="1.0.0")
 
@@ -38,9 +36,13 @@ if __name__ == "__main__":
             Console(BoardSubject(board))
             board.run(transport="http", port=int(sys.argv[2]))
         case "metrics":
+            from pegboard.middleware import Metrics
+
             board.use(Metrics())
             board.run(transport="http", port=int(sys.argv[2]))
         case "kept" | "workers" as how:
+            import tempfile
+
             with tempfile.TemporaryDirectory() as place:
                 count = 2 if how == "workers" else 1
                 board.run(transport="http", port=int(sys.argv[2]), workers=count, store=f"sqlite:{place}/store.db")
