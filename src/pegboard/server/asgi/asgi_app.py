@@ -22,12 +22,12 @@ from pegboard.limits import Limits
 from pegboard.server.access import Access
 from pegboard.server.asgi.asgi_principal import PrincipalSource, find_principal, read_source, rejection
 from pegboard.server.asgi.asgi_scope import AsgiScope, HeadCache, strip_root
-from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send
+from pegboard.server.asgi.asgi_sink import AsgiSink, Event, Send, check_headers
 from pegboard.server.asgi.asgi_websocket import Receive, reject_websocket, serve_websocket
 from pegboard.server.eager_task import start
 from pegboard.server.http.authenticated_endpoint import AuthenticatedEndpoint, ProtectedEndpoint
 from pegboard.server.http.custom_routes import CustomRoutes
-from pegboard.server.http.responses import body_too_large, encode_headers, error_response, internal_error
+from pegboard.server.http.responses import body_too_large, error_response, internal_error
 from pegboard.server.http_types import Answer, Endpoint, Head, Sink, Upgrade
 
 PAGE_SECONDS: Final = 60.0
@@ -146,7 +146,7 @@ class AsgiApp:
             answer = endpoint.accept(head, body, sink)
             if type(answer) is Answer:
                 if answer.headers:
-                    encode_headers(answer.headers)
+                    check_headers(answer.headers)
             elif type(answer) is Upgrade:
                 raise RuntimeError("only an upgrade to WebSocket is supported")
             else:
@@ -329,7 +329,7 @@ async def complete_request(
     if answer is None and not sink.started and not sink.gone:
         raise RuntimeError("a request ended without a response")
     if answer is not None:
-        encode_headers(answer.headers)
+        check_headers(answer.headers)
     return answer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -17,6 +18,13 @@ Event: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 
 log = logging.getLogger("pegboard.http")
+
+
+# The responses to a client have the same fields each time: those of its session.
+@lru_cache(maxsize=1024)
+def check_headers(headers: Headers) -> None:
+    """Reject header fields with a control character: ASGI servers do not."""
+    encode_headers(headers)
 
 
 class AsgiSink(Struct, eq=False):
@@ -41,7 +49,7 @@ class AsgiSink(Struct, eq=False):
     def start(self, status: int, headers: Headers) -> None:
         if self.started:
             raise RuntimeError("the response has already begun")
-        encode_headers(headers)
+        check_headers(headers)
         self.started = True
         self._head = {"type": "http.response.start", "status": status, "headers": list(headers)}
         self.wake()

@@ -21,8 +21,6 @@ KEEP: Final = b"connection: keep-alive\r\n"
 CLOSE: Final = b"connection: close\r\n"
 
 
-# The responses to a client have the same fields each time: those of its session.
-@lru_cache(maxsize=1024)
 def encode_headers(headers: Headers) -> bytes:
     """Encode header fields; a line break in a value would let it write the rest of the response."""
     lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
