@@ -151,7 +151,9 @@ class Repairer:
             else:
                 errors = walk.errors(result)
         warnings = [write(note) for note in walk.notes]
-        self._report_undeclared(places, result, warnings, errors)
+        has_undeclared = self._names is not None and not self._names.issuperset(as_object(result))
+        if errors or has_undeclared or self._places is not None:
+            self._report_undeclared(places, result, warnings, errors)
         return Repair(result, tuple(warnings), tuple(errors))
 
     def report(self, value: Json, limits: Limits = LIMITS) -> tuple[ParseError, ...]:

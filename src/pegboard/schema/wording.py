@@ -78,6 +78,8 @@ def _head(value: Json, most: int, depth: int = 3) -> Json:
 
 def clip_value(value: Json, most: int = 1000) -> Json:
     """The value itself where its JSON takes about `most` characters or fewer; otherwise the beginning of its JSON, as text."""
+    if type(value) is str and len(value) <= most - 2:
+        return value
     return value if _room_after(value, most) >= 0 else show_value(value, 200)
 
 
