@@ -79,6 +79,8 @@ class Unwrap(asyncio.Protocol):
 
 
 async def main(port: int, target: list[str]) -> None:
+    # As our servers do (`_tune_malloc` in server/serve.py): otherwise it gets and returns the memory of each megabyte.
+    bytes(8 * 2**20)
     loop = asyncio.get_running_loop()
     if target[0].isdecimal():
         server = await loop.create_server(lambda: Copy(port=int(target[0])), "127.0.0.1", port)
