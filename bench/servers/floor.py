@@ -79,7 +79,7 @@ class Unwrap(asyncio.Protocol):
 
 
 async def main(port: int, target: list[str]) -> None:
-    # As our servers do (`_tune_malloc` in server/serve.py): otherwise it gets and returns the memory of each megabyte.
+    # As our servers do (`_tune_malloc` in server/event_loop.py): otherwise it gets and returns the memory of each megabyte.
     bytes(8 * 2**20)
     loop = asyncio.get_running_loop()
     if target[0].isdecimal():
