@@ -11,6 +11,7 @@ import sysconfig
 import tomllib
 import traceback
 from collections.abc import Callable
+from importlib.machinery import FileFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Final, TypeVar
@@ -184,7 +185,10 @@ def _import_module(name: str, roots: list[Path]) -> ModuleType:
 def _extend_path(roots: list[Path]) -> None:
     # Appended, so that a file beside the board does not shadow a library.
     sys.path.extend(str(root) for root in roots if str(root) not in sys.path)
-    importlib.invalidate_caches()
+    # As `importlib.invalidate_caches()`, which would also import `importlib.metadata`, and with it thirty modules.
+    for finder in sys.path_importer_cache.values():
+        if isinstance(finder, FileFinder):
+            finder.invalidate_caches()
 
 
 def _run(load: Callable[[], Loaded], roots: list[Path], target: str) -> Loaded:
