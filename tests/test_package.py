@@ -178,25 +178,35 @@ def test_a_board_loads_no_framework_and_no_model_library() -> None:
 
 
 @pytest.mark.process
-def test_a_server_on_stdio_loads_no_http_no_pages_and_no_authentication() -> None:
+@pytest.mark.parametrize(
+    "serve",
+    [
+        "from pegboard import Board; Board('x').run('stdio')",
+        "from pegboard.cli.main import main; main(['run', 'examples/hello.py', '--stdio'])",
+    ],
+    ids=["board.run", "pegboard run"],
+)
+def test_a_server_on_stdio_loads_no_http_no_pages_no_authentication_and_no_gateway(serve: str) -> None:
     # The server takes stdout for itself.
-    loaded = loaded_by(
-        "import os; out = os.dup(1); from pegboard import Board; Board('x').run('stdio'); sys.stdout = open(out, 'w')"
-    )
+    program = f"import os\nout = os.dup(1)\ntry: exec({serve!r})\nexcept SystemExit: pass\nsys.stdout = open(out, 'w')"
+    loaded = loaded_by(f"exec({program!r})")
     parts = {".".join(name.split(".")[:3]) for name in loaded}
     assert "pegboard.server.stdio" in parts
     assert not parts & {
         "html",
         "httptools",
         "pegboard.auth.auth",
+        "pegboard.client",
         "pegboard.config.rule_keys",
+        "pegboard.console.console",
+        "pegboard.gateway",
         "pegboard.providers.tool_export",
         "pegboard.server.asgi",
         "pegboard.server.http",
         "pegboard.server.http_serving",
         "pegboard.server.pages",
         "pegboard.server.streamable_http",
-        "tomllib",
+        "zipfile",
     }
 
 

@@ -6,12 +6,9 @@ import argparse
 import logging
 from typing import Final
 
-from pegboard.console.console import Console, subject_of
-from pegboard.console.status_document import StatusDocument
+from pegboard import console, middleware, server
 from pegboard.errors import SetupError
-from pegboard.middleware.observability.history import History
 from pegboard.server.hosting import Hosted
-from pegboard.server.http.guard import is_loopback
 from pegboard.server.serving_options import ServingOptions
 
 _log = logging.getLogger("pegboard")
@@ -36,7 +33,7 @@ def add_console_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_console(
     served: Hosted, chosen: argparse.Namespace, options: ServingOptions, token: str | None = None
-) -> Console | None:
+) -> console.Console | None:
     """The console of this launch: over HTTP, with one worker, on this machine or where people can sign in.
 
     The history is kept without a console, too, if there is a store, and then there is a status for `pegboard status`. `token` is the one in the link, if the launch has
@@ -46,7 +43,7 @@ def add_console(
         if chosen.open:
             raise SetupError(f"--open: {_ONE_WORKER}")
         _log.info("%s", _ONE_WORKER)
-    local = options["uds"] is None and is_loopback(options["host"])
+    local = options["transport"] != "stdio" and options["uds"] is None and server.is_loopback(options["host"])
     is_shown = (
         chosen.console
         and options["transport"] != "stdio"
@@ -55,9 +52,9 @@ def add_console(
     )
     if not is_shown and (not chosen.history or options["store"] == "memory"):
         return None
-    subject = subject_of(served, History(store=chosen.history))
-    StatusDocument(subject)
-    return Console(subject, link=local, token=token) if is_shown else None
+    subject = console.subject_of(served, middleware.History(store=chosen.history))
+    console.StatusDocument(subject)
+    return console.Console(subject, link=local, token=token) if is_shown else None
 
 
 def announce_approvals(served: Hosted) -> list[str]:
@@ -66,10 +63,10 @@ def announce_approvals(served: Hosted) -> list[str]:
     return [f"  approve  {link}"] if link else []
 
 
-def announce_console(console: Console | None, chosen: argparse.Namespace, url: str) -> list[str]:
+def announce_console(shown: console.Console | None, chosen: argparse.Namespace, url: str) -> list[str]:
     """The line with the link; with `--open`, also opens it."""
-    if console is None:
+    if shown is None:
         return []
     if chosen.open and url.startswith("http"):
-        console.open_in_browser(url)
-    return [f"  console  {console.link(url)}"]
+        shown.open_in_browser(url)
+    return [f"  console  {shown.link(url)}"]

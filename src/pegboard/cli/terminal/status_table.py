@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from pegboard.cli.terminal.connect_commands import connect_lines
 from pegboard.cli.terminal.tables import render_rows, width_of
 from pegboard.config.mistakes import redact
 from pegboard.gateway.gateway import Gateway
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.server.hosting import Hosted
 from pegboard.tools.naming import counted
 
 _INDENT: Final = "    "
@@ -32,23 +32,6 @@ def render_status(gateway: Gateway, url: str, seconds: float, command: str, stor
         lines += connect_lines(gateway, url, f"{command} list {url}", f"{command} keys add NAME {store}")
     lines += _next_steps(gateway, command)
     return [redact(line, gateway.config.secrets) for line in lines]
-
-
-def store_flag(address: str) -> str:
-    """The flag that names a store; an address with credentials is left out."""
-    return f"--store {'ADDRESS' if '@' in address else address}"
-
-
-def connect_lines(served: Hosted, url: str, sample: str, add_key: str) -> Iterator[str]:
-    """A command to try, and how to add the server to a client; where API keys are accepted, with one.
-
-    `add_key` is the command that adds a key.
-    """
-    header = ' --header "Authorization: Bearer $KEY"' if served.auth is not None and served.auth.keys else ""
-    if header:
-        yield f"  key      KEY=$({add_key})"
-    yield f"  try      {sample}{header}".rstrip()
-    yield f"  add to   claude mcp add --transport http {served.info['name']} {url}{header}"
 
 
 def render_servers(gateway: Gateway, seconds: float) -> list[str]:

@@ -15,7 +15,7 @@ from pegboard.board import Board
 from pegboard.cli.arguments.console_flags import add_console, add_console_flags, announce_approvals, announce_console
 from pegboard.cli.arguments.serving_flags import add_flags, read_options
 from pegboard.cli.arguments.verb_parser import VerbParser
-from pegboard.cli.terminal.status_table import connect_lines, store_flag
+from pegboard.cli.terminal.connect_commands import connect_lines, store_flag
 from pegboard.loading import files_of, load_board
 from pegboard.logs.log_lines import announce_lines, set_up_logging
 from pegboard.server.serve import choose_transport, run

@@ -18,7 +18,8 @@ from pegboard.cli.arguments.target_argument import is_url, read_headers
 from pegboard.cli.arguments.verb_parser import VerbParser
 from pegboard.cli.commands.serving.run_command import command
 from pegboard.cli.source_watch import SourceWatch
-from pegboard.cli.terminal.status_table import render_servers, render_status, store_flag
+from pegboard.cli.terminal.connect_commands import store_flag
+from pegboard.cli.terminal.status_table import render_servers, render_status
 from pegboard.config.gateway_config import find_config
 from pegboard.errors import SetupError
 from pegboard.gateway.gateway import Gateway
