@@ -28,7 +28,7 @@ from pegboard.client.client_channel import (
     QuestionHandlers,
 )
 from pegboard.client.http.http_pool import CONNECTIONS
-from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, ServerLink
+from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, OutgoingRequest, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.request_delivery import RequestDelivery
 from pegboard.client.request_sender import FAILURE_LIMIT, CircuitBreaker
@@ -135,16 +135,16 @@ class Client:
             rounds=rounds,
         )
         self._lists = ListCache()
-        waits: set[Deadline] = set()
+        running: dict[OutgoingRequest, Deadline] = {}
         channel = ClientChannel(answers, self._lists, log, notified=on_notification)
-        self._link: ServerLink = open_link(target, identity, replace(channel, waits=waits), options)
+        self._link: ServerLink = open_link(target, identity, replace(channel, waits=running.values()), options)
         self._on_notification = on_notification
         self._following: asyncio.Task[None] | None = None
         patient = self._link.transport == "direct"
         self._requests = RequestDelivery(
             self._link,
             channel,
-            waits,
+            running,
             identity,
             timeout=(math.inf if patient else TIMEOUT) if timeout is None else timeout,
             max_timeout=(math.inf if patient else MAX_TIMEOUT) if max_timeout is None else max_timeout,

@@ -31,7 +31,7 @@ MAX_PAGES: Final = 1000
 class RequestDelivery:
     """Sends the requests of a client to its server, and returns the results.
 
-    `channel` is that of a request without progress. `waits` are the deadlines of all requests in flight; `timeout` and `max_timeout` limit a call without news and in
+    `channel` is that of a request without progress. `running` holds the requests in flight with their deadlines; `timeout` and `max_timeout` limit a call without news and in
     total, including its retries, rounds and resumptions.
     """
 
@@ -39,7 +39,7 @@ class RequestDelivery:
         self,
         link: ServerLink,
         channel: ClientChannel,
-        waits: set[Deadline],
+        running: dict[OutgoingRequest, Deadline],
         identity: Identity,
         *,
         timeout: float,
@@ -58,7 +58,7 @@ class RequestDelivery:
         self._max_timeout = max_timeout
         self._caches = link.transport != "direct"
         self._tools = KnownTools()
-        self._sender = RequestSender(link, breaker, self._tools, self._list_again, waits=waits, retries=retries)
+        self._sender = RequestSender(link, breaker, self._tools, self._list_again, running, retries=retries)
 
     async def open(self) -> None:
         """Open the link, with credentials if it uses some."""

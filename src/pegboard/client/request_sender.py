@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from pegboard.backoff import backoff, jitter
 from pegboard.call import Channel, Json
 from pegboard.client.known_tools import KnownTools
-from pegboard.client.links.link import OutgoingRequest, ServerLink, with_credentials
+from pegboard.client.links.link import CredentialAttempt, OutgoingRequest, ServerLink, with_credentials
 from pegboard.client.list_cache import CACHED
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import (
@@ -106,29 +106,31 @@ class CircuitBreaker:
 class RequestSender(Struct, eq=False):
     """Sends the requests of one link.
 
-    `waits` gets the deadlines of all running requests, which are paused while a person logs in; `tools` is what is known
-    of the server's tools, and `list_tools` lists them again.
+    `running` holds the running requests with their deadlines, which are paused while a person logs in; `tools` is what is
+    known of the server's tools, and `list_tools` lists them again. `abandon` is called with a request that the server may
+    still work on, although its response is not waited for any more.
     """
 
     link: ServerLink
     breaker: CircuitBreaker
     tools: KnownTools
     list_tools: Callable[[], Awaitable[object]]
-    waits: set[Deadline]
+    running: dict[OutgoingRequest, Deadline]
     retries: int
+    abandon: Callable[[OutgoingRequest], object] = id
 
     async def open(self) -> None:
         """Open the link, with credentials if it uses some."""
         authorizer = self.link.authorizer
         if authorizer is None:
             return await self.link.open()
-        return await with_credentials(self.link.open, authorizer, lambda: paused(self.waits))
+        return await with_credentials(self.link.open, authorizer, lambda: paused(self.running.values()))
 
     async def listen(self, params: Mapping[str, Json], channel: Channel) -> Mapping[str, Json]:
         """A subscription, which has no deadline."""
         return await self.send_once(OutgoingRequest(method="subscriptions/listen", params=params, channel=channel))
 
-    async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:  # noqa: C901 — one function, since all requests run through it
         """Send a request within its deadline; ResponseTimeout if that passes.
 
         It is sent again if the server cannot have worked on it or a repetition is safe.
@@ -137,13 +139,21 @@ class RequestSender(Struct, eq=False):
         if breaker.failures:
             breaker.enter()
         if deadline is not None:
-            self.waits.add(deadline)
+            self.running[out] = deadline
         try:
             with deadline or _NO_DEADLINE:
-                for attempt in range(self.retries + 1):
-                    plain = link.authorizer is None and not link.mirrors
+                attempt = 0
+                while True:
+                    authorizer, generation = link.authorizer, self.tools.generation
+                    entry = None if authorizer is None else authorizer.entry()
+                    ready = not link.mirrors or self._mirror(out)
                     try:
-                        result = await (link.request(out) if plain else self.send_once(out))
+                        try:
+                            result = await (link.request(out) if ready else self._send_with(entry, generation, out))
+                        except (HeaderMismatch, Unauthorized) as refused:
+                            if not ready:
+                                raise
+                            result = await self._send_with(entry, generation, out, refused)
                     except (Unreachable, ConnectionLost) as fault:
                         breaker.fail(fault)
                         wait = self._pause(fault, attempt, out)
@@ -158,36 +168,57 @@ class RequestSender(Struct, eq=False):
                             breaker.succeed()
                         return result
                     await asyncio.sleep(wait)
-        except TimeoutError as late:
-            if deadline is None or not deadline.expired or isinstance(late, ResponseTimeout):
+                    attempt += 1
+        except (asyncio.CancelledError, TimeoutError) as end:
+            self.abandon(out)
+            is_late = isinstance(end, TimeoutError) and not isinstance(end, ResponseTimeout)
+            if deadline is None or not deadline.expired or not is_late:
                 raise
             fault_of_time = ResponseTimeout(f"{link.name}: no response to {out.method} within {deadline.seconds:g} s")
             breaker.fail(fault_of_time)
             raise fault_of_time from None
         finally:
             if deadline is not None:
-                self.waits.discard(deadline)
-        raise AssertionError("the last attempt is not waited for")
+                del self.running[out]
 
-    async def send_once(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """Send a request in one attempt, past the circuit breaker, with the credentials and headers that it needs.
+    def send_once(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
+        """Send a request in one attempt, past the circuit breaker, with the credentials and headers that it needs."""
+        authorizer = self.link.authorizer
+        return self._send_with(None if authorizer is None else authorizer.entry(), self.tools.generation, out)
 
-        While a person logs in for one request, all of them wait.
+    def _mirror(self, out: OutgoingRequest) -> bool:
+        """Find the arguments to repeat in headers; False if the tools of the server must be listed first."""
+        if out.method == "tools/call":
+            if not self.tools.generation:
+                return False
+            out.mirrors = self.tools.find(str(out.params.get("name"))).mirrors
+        return True
+
+    async def _send_with(
+        self,
+        entry: CredentialAttempt | None,
+        generation: int,
+        out: OutgoingRequest,
+        rejected: HeaderMismatch | Unauthorized | None = None,
+    ) -> Mapping[str, Json]:
+        """Send a request, and again with other credentials or headers; `rejected` is the end of a first attempt.
+
+        `generation` is that of the tools before. While a person logs in for one request, all of them wait.
         """
-        link, tools, authorizer = self.link, self.tools, self.link.authorizer
-        entry = None if authorizer is None else authorizer.entry()
-        mirrored = link.mirrors and out.method == "tools/call"
-        generation = tools.generation
+        mirrored = out.method == "tools/call" and self.link.mirrors
         listed_again = outdated = mirrored and not generation
         while True:
             try:
+                if rejected is not None:
+                    problem, rejected = rejected, None
+                    raise problem
                 if outdated:
                     await self._learn(generation)
                     outdated = False
+                generation = self.tools.generation
                 if mirrored:
-                    generation = tools.generation
-                    out.mirrors = tools.find(str(out.params.get("name"))).mirrors
-                return await link.request(out)
+                    self._mirror(out)
+                return await self.link.request(out)
             except HeaderMismatch:
                 # "the client SHOULD call `tools/list` to check for changes …, then retry the original request"
                 if not mirrored or listed_again:
@@ -196,7 +227,7 @@ class RequestSender(Struct, eq=False):
             except Unauthorized as refused:
                 if entry is None or isinstance(refused, LoginFailed):
                     raise
-                with paused(self.waits):
+                with paused(self.running.values()):
                     renewed = await entry.renew(refused.status, refused.challenge)
                 if not renewed:
                     raise

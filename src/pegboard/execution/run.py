@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Token
 from functools import partial
 from time import perf_counter
@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from pegboard.approvals.approval_gate import ApprovalGate, FindVerdict, Gate
 from pegboard.approvals.approval_store import Approvals
+from pegboard.argument_problems import ParseWarning
 from pegboard.asking.rounds import asking
 from pegboard.call import Call, Done, Handler, Reply
 from pegboard.errors import InternalFailure, InvalidArguments, InvalidParams, Refusal, ToolError
@@ -296,7 +297,7 @@ def _runs_in_thread(tool: Tool) -> bool:
 def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits, notes: RepairNotes) -> Handler:
     """The Handler of a relayed tool: only its arguments are processed here."""
 
-    async def forward(call: Call) -> Reply:
+    def forward(call: Call) -> Coroutine[Any, Any, Reply]:
         parsed = call.parsed = tool.parse(call.raw, mode, limits)
         if call._origin is not None:
             call._set_parsed(parsed)
@@ -304,10 +305,17 @@ def _relaying(tool: Tool, relay: Relay, mode: Mode, limits: Limits, notes: Repai
             _log_repairs(tool.name, parsed)
         if parsed.errors:
             raise InvalidArguments(render(parsed.errors, tool.name), parsed.errors)
-        reply = await relay(call, parsed)
-        return with_warnings(reply, parsed.warnings, notes) if parsed.warnings and isinstance(reply, Done) else reply
+        relayed = relay(call, parsed)
+        return _with_warnings(relayed, parsed.warnings, notes) if parsed.warnings else relayed
 
     return forward
+
+
+async def _with_warnings(
+    relayed: Coroutine[Any, Any, Reply], warnings: Sequence[ParseWarning], notes: RepairNotes
+) -> Reply:
+    reply = await relayed
+    return with_warnings(reply, warnings, notes) if isinstance(reply, Done) else reply
 
 
 def _log_repairs(name: str, parsed: ParsedArguments) -> None:

@@ -48,6 +48,8 @@ INBOX_BYTES: Final = 4 * 1024 * 1024
 
 _LONG: Final = 16 * 1024
 _SUBSCRIPTION: Final = PREFIX + "subscriptionId"
+# What a legacy server has in another form.
+_NOT_LEGACY: Final = frozenset({"server/discover", "subscriptions/listen"})
 # A server neither asks nor logs on behalf of these requests.
 _WITHOUT_QUESTIONS: Final = frozenset(
     {
@@ -175,10 +177,12 @@ class DuplexLink:
             await self._end()
 
     def request(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
-        return self._ask(out) if self.is_open and self._metadata is not None else self._request(out)
+        if self.is_open and (self._metadata is not None or out.method not in _NOT_LEGACY):
+            return self._ask(out)
+        return self._request(out)
 
     async def _request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        """A request that has to wait for the pipe, or to a legacy server, which does not have all methods."""
+        """A request that has to wait for the pipe, or that a legacy server does not have."""
         if not self.is_open:
             await self._ready()
         if self._metadata is None:

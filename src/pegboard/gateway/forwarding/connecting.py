@@ -17,7 +17,7 @@ from pegboard.errors import LoginRequired, MissingCapability, PegboardError, Que
 from pegboard.gateway.connections.user_connections import UserConnections
 from pegboard.gateway.forwarding.outcome import CALL, Destination
 from pegboard.gateway.forwarding.tickets import ConnectTicket, StateTicket, Tickets
-from pegboard.gateway.servers.server_connection import ASKING
+from pegboard.gateway.servers.unattributed import ASKING
 
 KEY: Final = "connect"
 """The key of the question."""

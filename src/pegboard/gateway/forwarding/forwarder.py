@@ -53,7 +53,7 @@ from pegboard.gateway.forwarding.parking_lot import ParkingLot
 from pegboard.gateway.forwarding.remote_tasks import Find, RemoteTasks
 from pegboard.gateway.forwarding.tickets import ConnectTicket, ParkedTicket, StateTicket, Tickets
 from pegboard.gateway.servers.downstream import Downstream
-from pegboard.gateway.servers.server_connection import ASKING
+from pegboard.gateway.servers.unattributed import ASKING
 from pegboard.limits import Limits
 from pegboard.protocol.revisions import REVISIONS, TASKS, has_extension
 from pegboard.security.seal import Seal

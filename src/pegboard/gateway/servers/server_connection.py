@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -15,9 +15,10 @@ from pegboard.client.links.link import OutgoingRequest, ServerLink
 from pegboard.client.links.server_messages import read_members, read_values
 from pegboard.client.request_sender import CircuitBreaker, RequestSender
 from pegboard.client.transports.stdio_link import StdioLink
+from pegboard.deadline import Deadline
 from pegboard.errors import PegboardError, Refusal, ResponseTimeout, ServerFault, Unreachable
 from pegboard.gateway.servers.request_slots import RequestSlots
-from pegboard.gateway.servers.unattributed import UnattributedChannel
+from pegboard.gateway.servers.unattributed import ASKING, UnattributedChannel
 from pegboard.protocol.revisions import REVISIONS
 
 _log = logging.getLogger("pegboard.gateway")
@@ -28,9 +29,6 @@ AGAIN_SECONDS: Final = 1.0
 
 STARTING_SECONDS: Final = 5.0
 """When to retry a call to a server that was still starting."""
-
-ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""The methods during which a server may send questions."""
 
 
 class ServerConnection:
@@ -57,15 +55,17 @@ class ServerConnection:
         self.retired = False
         """Whether it ends with its running requests."""
         self.used_at = 0.0
-        self.running_calls: dict[OutgoingRequest, None] = {}
-        self.unattributed = UnattributedChannel(name, roots, self.running_calls.keys())
+        running: dict[OutgoingRequest, Deadline] = {}
+        self.unattributed = UnattributedChannel(name, roots, running.keys())
         self.link = make_link(self.unattributed)
         self.breaker = CircuitBreaker(self.link.name)
         self._name = name
         self._connect_timeout = connect_timeout
         # Detecting the era may take one timeout, and the handshake another.
         self._open_timeout = connect_timeout + max(connect_timeout, start_timeout)
-        self._sender = RequestSender(self.link, self.breaker, tools, list_tools, waits=set(), retries=MAX_RETRIES)
+        self._sender = RequestSender(
+            self.link, self.breaker, tools, list_tools, running, retries=MAX_RETRIES, abandon=self._abandon
+        )
         self._turn = RequestSlots(name, 1)
         self._given_up = count()
         self._opening: asyncio.Task[None] | None = None
@@ -112,18 +112,13 @@ class ServerConnection:
             raise Unreachable(f"{self.link.name}: the connection is closed")
         opening.result()
 
-    async def send(self, out: OutgoingRequest) -> Mapping[str, Json]:
+    def send(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
         """Send a caller's request within its deadline, with retries where they are safe."""
-        if out.method not in ASKING:
-            return await self._sender.send(out)
-        self.running_calls[out] = None
-        try:
-            return await self._sender.send(out)
-        except (asyncio.CancelledError, ResponseTimeout):
+        return self._sender.send(out)
+
+    def _abandon(self, out: OutgoingRequest) -> None:
+        if out.method in ASKING:
             self.unattributed.abandoned.add(next(self._given_up), out.owner)
-            raise
-        finally:
-            del self.running_calls[out]
 
     def serializes(self, method: str) -> RequestSlots | None:
         """The slot that calls take one at a time, once the server has sent a question that several could have caused."""

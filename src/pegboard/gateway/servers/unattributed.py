@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +17,9 @@ from pegboard.errors import InvalidRequest, MethodNotFound
 from pegboard.log_allowance import LogAllowance
 
 _log = logging.getLogger("pegboard.gateway")
+
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The methods during which a server may send questions."""
 
 TEXT: Final = 500
 """The maximum length of a server's log message in our own log."""
@@ -34,7 +37,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 class UnattributedChannel:
     """Answers questions of a server that belong to no call: with the gateway's roots, or through a running call.
 
-    `running_calls` are the calls that the question may belong to; a legacy server need not name one. A question has its
+    `running` are the requests that the question may belong to; a legacy server need not name one. A question has its
     own id, so if all running calls have the same owner, any of them can forward it. Otherwise the connection is
     `ambiguous` from then on, and its calls run one at a time.
     """
@@ -43,7 +46,7 @@ class UnattributedChannel:
         self,
         name: str,
         roots: Sequence[str],
-        running_calls: Collection[OutgoingRequest],
+        running: Collection[OutgoingRequest],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ambiguous = False
@@ -52,7 +55,7 @@ class UnattributedChannel:
         self.abandoned = AbandonedRequests()
         self._name = name
         self._roots = [{"uri": root} for root in roots]
-        self._running_calls = running_calls
+        self._running = running
 
     async def emit(self, notice: Notification) -> None:
         if notice.method != "notifications/message" or not self._allowance.take():
@@ -74,7 +77,7 @@ class UnattributedChannel:
             return (await carrier.ask({key: question}))[key]
         if question.method == "roots/list":
             return {"roots": self._roots}
-        if len(self._running_calls) > 1 and not self.ambiguous:
+        if not self.ambiguous and len(list(self._calls())) > 1:
             self.ambiguous = True
             _log.warning(
                 "%s: sent a question that names no call while several callers were active; the question was cancelled and "
@@ -90,9 +93,12 @@ class UnattributedChannel:
     def _only_call(self) -> OutgoingRequest | None:
         """The newest call that has no open question, if all running calls have the same owner."""
         newest: OutgoingRequest | None = None
-        for running in self._running_calls:
+        for running in self._calls():
             if newest is not None and running.owner != newest.owner:
                 return None
             if newest is None or newest.asked or not running.asked:
                 newest = running
         return None if newest is None or self.abandoned.may_belong_to_another(newest.owner) else newest
+
+    def _calls(self) -> Iterator[OutgoingRequest]:
+        return (running for running in self._running if running.method in ASKING)
