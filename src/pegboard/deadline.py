@@ -67,22 +67,11 @@ class Deadline:
     paused; `expired` says that one of the limits has passed.
     """
 
-    __slots__ = (
-        "_cancelling",
-        "_end",
-        "_held",
-        "_loop",
-        "_quiet",
-        "_since",
-        "_task",
-        "_timers",
-        "expired",
-        "seconds",
-        "until",
-    )
-
     _since: float
     _cancelling: int
+    _held = 0
+    _task: asyncio.Task[object] | None = None
+    expired = False
 
     def __init__(self, quiet: float, longest: float) -> None:
         self._loop = loop = asyncio.get_running_loop()
@@ -93,9 +82,6 @@ class Deadline:
         self._quiet = quiet
         self._end = now + longest
         self.until = now + self.seconds
-        self._held = 0
-        self._task: asyncio.Task[object] | None = None
-        self.expired = False
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()

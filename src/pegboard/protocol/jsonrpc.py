@@ -133,8 +133,7 @@ def notification(method: str, params: Json) -> bytes:
 def answer(request_id: RequestId, result: bytes) -> bytes:
     """A response with a result that is already JSON."""
     # A join costs a third of formatting.
-    written = str(request_id).encode() if type(request_id) is int else _encode(request_id)
-    return b"".join((b'{"jsonrpc":"2.0","id":', written, b',"result":', result, b"}"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', _encode(request_id), b',"result":', result, b"}"))
 
 
 def refusal(request_id: RequestId | UnsetType | None, error: Refusal, code: int | None = None) -> bytes:

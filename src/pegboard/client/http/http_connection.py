@@ -6,9 +6,11 @@ import asyncio
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from msgspec import Struct, field
 
 from pegboard.client.http.address import Zone
 from pegboard.client.http.dialer import ConnectionProtocol
@@ -30,39 +32,26 @@ KNOWN_BYTES: Final = 2048
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
 _FRAMING: Final = frozenset({b"content-encoding", b"transfer-encoding", b"upgrade", b"trailer"})
 
+# For a number, a third of the time of formatting.
+_encode: Final = msgspec.json.Encoder().encode
 _CODINGS: Final = {b"gzip": 47, b"x-gzip": 47, b"deflate": 47}
 
 
-class Response:
-    """A response whose head has arrived; its body comes in chunks."""
+class Response(Struct, eq=False):
+    """A response whose head has arrived; its body comes in chunks, or as a `_whole` with the head."""
 
-    __slots__ = (
-        "_connection", "_decompress", "_fault", "_room", "_unread", "_waiter", "ended", "headers", "status", "whole",
-    )  # fmt: skip
-
-    def __init__(
-        self, connection: HttpConnection, status: int, headers: dict[bytes, bytes], body: bytes | None = None
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self.ended = body is not None
-        self.whole = body
-        self._connection = connection
-        # One buffer: small chunks would each take ten times their size.
-        self._unread = bytearray(body or b"")
-        # How much may wait here; more than usual if all of it is read at once.
-        self._room = BUFFER
-        self._fault: ServerFault | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._decompress = None
-        if b"content-encoding" in headers:
-            coding = headers[b"content-encoding"].strip().lower()
-            if coding in _CODINGS:
-                self._decompress = zlib.decompressobj(_CODINGS[coding])
-            elif coding and coding != b"identity":
-                raise MalformedMessage(
-                    f"the response has a content coding that was not requested: {coding.decode('latin-1')[:40]!r}"
-                )
+    _connection: HttpConnection
+    status: int
+    headers: Mapping[bytes, bytes]
+    _whole: bytes = b""
+    ended: bool = False
+    _decompress: Any = None
+    # One buffer: small chunks would each take ten times their size.
+    _unread: bytearray = field(default_factory=bytearray)
+    # How much may wait here; more than usual if all of it is read at once.
+    _room: int = BUFFER
+    _fault: ServerFault | None = None
+    _waiter: asyncio.Future[None] | None = None
 
     @property
     def is_success(self) -> bool:
@@ -82,10 +71,13 @@ class Response:
 
     def peek(self) -> bytes | None:
         """The whole body if it has arrived, as it does for most responses; None if it has to be read."""
-        return bytes(self._unread) if self.ended and self._decompress is None else None
+        return (self._whole or bytes(self._unread)) if self.ended and self._decompress is None else None
 
     async def read(self) -> bytes:
         """The next chunk of the body; empty at its end."""
+        if self._whole:
+            whole, self._whole = self._whole, b""
+            return whole
         while True:
             if self._unread:
                 if self._decompress is not None:
@@ -195,7 +187,7 @@ class HttpConnection(ConnectionProtocol):
         self._unread = 0
         self._paused = False
         # The head before and after the digits of the length, its fields, and how long the connection can be reused.
-        self._known: tuple[bytes, bytes, dict[bytes, bytes], float] | None = None
+        self._known: tuple[bytes, bytes, Mapping[bytes, bytes], float] | None = None
 
     def send(self, request: bytes) -> asyncio.Future[Response]:
         """Send a request; the response is there once its head has arrived. One that waits for it in vain must `leave`."""
@@ -238,13 +230,13 @@ class HttpConnection(ConnectionProtocol):
             start, rest, headers, seconds = known
             end = data.find(b"\r\n", len(start))
             body = data[end + len(rest) :]
-            length = b"%d" % len(body)
+            length = _encode(len(body))
             if data[len(start) : end] == length and data.startswith(rest, end) and not waiter.done():
                 self._waiter = None
                 self.idle_since = now = self._loop.time()
                 self.good_until = now + seconds
                 self._freed(self)
-                waiter.set_result(Response(self, 200, {**headers, b"content-length": length}, body))
+                waiter.set_result(Response(self, 200, {**headers, b"content-length": length}, body, True))
                 return
         begins = self._response is None and not self._unread
         self._unread += len(data)
@@ -315,7 +307,7 @@ class HttpConnection(ConnectionProtocol):
             name = written.lower()
             fields[name] = fields[name] + b", " + value if name in fields else value
         self._unread = 0
-        self._response = Response(self, status, fields)
+        self._response = Response(self, status, fields, _decompress=_decompressor(fields))
         self._waiter.set_result(self._response)
 
     def on_body(self, chunk: bytes) -> None:
@@ -358,6 +350,18 @@ class HttpConnection(ConnectionProtocol):
             self._response.fail(fault)
             self._response = None
         self._freed(self)
+
+
+def _decompressor(headers: Mapping[bytes, bytes]) -> Any:
+    """What decompresses a body; None if it is not compressed."""
+    coding = headers.get(b"content-encoding", b"").strip().lower()
+    if coding in _CODINGS:
+        return zlib.decompressobj(_CODINGS[coding])
+    if coding and coding != b"identity":
+        raise MalformedMessage(
+            f"the response has a content coding that was not requested: {coding.decode('latin-1')[:40]!r}"
+        )
+    return None
 
 
 def _keep_alive_seconds(headers: Mapping[bytes, bytes]) -> float:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Setup
 CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
 
+_encode: Final = msgspec.json.Encoder().encode
 _MAX_IDLE: Final = frozenset({307, 308})
 _MOVED: Final = frozenset({301, 302, 303, *_MAX_IDLE})
 
@@ -45,8 +47,12 @@ class PooledRequest(Struct, frozen=True):
     def written(self, *, through_proxy: bytes | None) -> bytes:
         """In wire format; an unencrypted request through a proxy has the whole URL."""
         opening = _opening(self.method, self.address, through_proxy is not None)
-        length = b"Content-Length: %d\r\n" % len(self.body) if self.body or self.method == "POST" else b""
-        return b"".join((opening, through_proxy or b"", self.fields, self.secrets, length, b"\r\n", self.body))
+        if through_proxy:
+            opening += through_proxy
+        fields, secrets, body = self.fields, self.secrets, self.body
+        if not body and self.method != "POST":
+            return b"".join((opening, fields, secrets, b"\r\n"))
+        return b"".join((opening, fields, secrets, b"Content-Length: ", _encode(len(body)), b"\r\n\r\n", body))
 
 
 @lru_cache(maxsize=256)

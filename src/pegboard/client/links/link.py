@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -38,6 +39,8 @@ _FIRST_IDS: Final = 2**30
 
 _MAX_IDENTITIES: Final = 256
 
+_OPENING: Final = b'{"jsonrpc":"2.0","id":'
+
 _encode = msgspec.json.Encoder().encode
 
 T = TypeVar("T")
@@ -56,14 +59,23 @@ class CredentialAttempt(Protocol):
 class Authorizer(Protocol):
     """The credentials for one server: adds them to every request, and gets new ones after a rejection."""
 
-    async def lines(self) -> bytes:
-        """Header lines for a request, sent only to the server's own origin; empty if there are no credentials yet."""
+    def lines(self) -> bytes | Coroutine[Any, Any, bytes]:
+        """Header lines for a request, sent only to the server's own origin; empty if there are no credentials yet.
+
+        They are awaited only if they have to be loaded or renewed first.
+        """
 
     def entry(self) -> CredentialAttempt: ...
 
     @property
     def context(self) -> Hashable:
         """Identifies the current credentials: data received with one set may not be valid for another."""
+
+
+async def credential_lines(authorizer: Authorizer | None) -> bytes:
+    """The header lines of an authorizer, if there is one."""
+    lines = b"" if authorizer is None else authorizer.lines()
+    return lines if isinstance(lines, bytes) else await lines
 
 
 class ClientAuth(Protocol):
@@ -251,19 +263,21 @@ class RequestMetadata:
         # The entry holds the identity, so that no other object can get its `id()`.
         if metadata is None or (identity is not None and metadata.identity is not identity):
             metadata = self._by_identity[id(identity)] = _Metadata(out.identity or self._own.identity, self._version)
-        meta: Any = metadata.written
         if out.wants_progress or "_meta" in params:
             meta = {**params.get("_meta", {}), **metadata.members}
             if out.wants_progress:
                 meta["progressToken"] = request_id
-        params = {**params, "_meta": meta}
-        return _encode({"jsonrpc": "2.0", "id": request_id, "method": out.method, "params": params})
+            written = _encode({**params, "_meta": meta})
+        else:
+            written = _encode(params)
+            written = (written[:-1] + b"," if len(written) > 2 else b"{") + metadata.member
+        return b"".join((_OPENING, _encode(request_id), _method_member(out.method), written, b"}"))
 
 
 class _Metadata:
-    """The encoded metadata of one identity: each member, and all of them together."""
+    """The encoded metadata of one identity: its members, and as the last member of the params."""
 
-    __slots__ = ("identity", "members", "written")
+    __slots__ = ("identity", "member", "members")
 
     def __init__(self, identity: Identity, version: str) -> None:
         self.identity = identity
@@ -275,7 +289,7 @@ class _Metadata:
         if identity.log_level is not None:
             values[PREFIX + "logLevel"] = identity.log_level
         self.members = {name: Raw(_encode(value)) for name, value in values.items()}
-        self.written = Raw(_encode(values))
+        self.member = b'"_meta":%b}' % _encode(values)
 
 
 def write_legacy(out: OutgoingRequest, request_id: int) -> bytes:
@@ -283,7 +297,13 @@ def write_legacy(out: OutgoingRequest, request_id: int) -> bytes:
     params = out.params
     if out.wants_progress:
         params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": request_id}}
-    return _encode({"jsonrpc": "2.0", "id": request_id, "method": out.method, "params": params})
+    return b"".join((_OPENING, _encode(request_id), _method_member(out.method), _encode(params), b"}"))
+
+
+@lru_cache(maxsize=64)
+def _method_member(method: str) -> bytes:
+    """What is between the id of a request and its params."""
+    return b',"method":%b,"params":' % _encode(method)
 
 
 def with_server_name(fault: ServerFault, name: str) -> ServerFault:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -76,13 +76,16 @@ class TokenAuthorizer:
         self._asking = False
         self._lock = asyncio.Lock()
 
-    async def lines(self) -> bytes:
+    def lines(self) -> bytes | Coroutine[Any, Any, bytes]:
         token = self._token
         # A request that would wait for a person is sent first: once rejected, it waits on its own time.
         if not self._asking and (not self._loaded or (token is not None and token.is_stale)):
-            async with self._lock:
-                token = await self._freshened()
-        return b"" if token is None else b"Authorization: Bearer %b\r\n" % token.access_token.encode()
+            return self._fresh_lines()
+        return _lines(token)
+
+    async def _fresh_lines(self) -> bytes:
+        async with self._lock:
+            return _lines(await self._freshened())
 
     def entry(self) -> TokenAttempt:
         return TokenAttempt(self, self._token, self._attempts)
@@ -240,3 +243,7 @@ def _belongs(token: Token, site: ProtectedResource) -> bool:
 
 def _union(*lists: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(scope for scopes in lists for scope in scopes))
+
+
+def _lines(token: Token | None) -> bytes:
+    return b"" if token is None else b"Authorization: Bearer %b\r\n" % token.access_token.encode()

@@ -267,8 +267,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:
             # Most often, these are the bytes of one message.
-            if not self._line and not self._skipping and data.find(b"\n") == len(data) - 1 > 1:
-                self._receive_line(data[:-1])
+            is_whole = data.startswith(b"{") and data.find(b"\n") == len(data) - 1 <= self._max_line
+            if is_whole and not self._line and not self._skipping:
+                self._receive(data[:-1])
             else:
                 self._receive_data(data)
         else:

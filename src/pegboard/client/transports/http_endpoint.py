@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from pegboard import __version__
-from pegboard.call import RequestId
+from pegboard.call import Json, RequestId
 from pegboard.client.http.address import Address, Zone
 from pegboard.client.http.http_connection import Response
 from pegboard.client.http.http_pool import HttpPool, PooledRequest, header_lines
-from pegboard.client.links.link import Authorizer
+from pegboard.client.links.link import Authorizer, OutgoingRequest, credential_lines
 from pegboard.client.links.server_messages import (
     Read,
     ServerMessage,
@@ -22,7 +22,7 @@ from pegboard.client.links.server_messages import (
     read_values,
     refusal_of,
 )
-from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable
+from pegboard.errors import MalformedMessage, PegboardError, Unauthorized, Unreachable, UnsupportedVersion
 from pegboard.limits import Limits
 from pegboard.protocol.framing.sse import Event, EventReader
 from pegboard.protocol.jsonrpc import is_batch
@@ -78,23 +78,33 @@ class EndpointClient:
         """The same server at another address, which it named itself from this zone."""
         return EndpointClient(self._pool, address, self._headers, self._authorizer, within)
 
-    async def post(
+    def post(
         self, message: bytes, fields: bytes = b"", secrets: bytes = b"", *, urgent: bool = False
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """Send a message."""
-        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        lines = b"" if self._authorizer is None else self._authorizer.lines()
+        if not isinstance(lines, bytes):
+            return self._post_later(lines, message, fields, secrets, urgent=urgent)
+        secrets += self._own + lines
+        request = PooledRequest("POST", self.address, self._post + fields, secrets, message, within=self._within)
+        return self._pool.send(request, urgent=urgent)
+
+    async def _post_later(
+        self, lines: Awaitable[bytes], message: bytes, fields: bytes, secrets: bytes, *, urgent: bool
+    ) -> Response:
+        secrets += self._own + await lines
         request = PooledRequest("POST", self.address, self._post + fields, secrets, message, within=self._within)
         return await self._pool.send(request, urgent=urgent)
 
     async def get(self, fields: bytes = b"", secrets: bytes = b"") -> Response:
         """Request a stream; it stays open, so it does not count towards the limit of connections."""
-        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        secrets += self._own + await credential_lines(self._authorizer)
         request = PooledRequest("GET", self.address, self._get + fields, secrets, within=self._within)
         return await self._pool.send(request, urgent=True)
 
     async def delete(self, fields: bytes, secrets: bytes) -> None:
         """End a session; the response is ignored."""
-        secrets += self._own if self._authorizer is None else self._own + await self._authorizer.lines()
+        secrets += self._own + await credential_lines(self._authorizer)
         request = PooledRequest("DELETE", self.address, fields, secrets, within=self._within)
         response = await self._pool.send(request, urgent=True)
         response.close()
@@ -126,6 +136,12 @@ class HttpRejection(Exception):
         if self.status in _BUSY:
             return Unreachable(f"{message}. It is unavailable.", retry_after=wait)
         return MalformedMessage(f"{message} without an MCP message")
+
+
+Reject: TypeAlias = Callable[
+    [OutgoingRequest, Any, UnsupportedVersion | HttpRejection], Coroutine[Any, Any, Mapping[str, Json]]
+]
+"""Handles a request that its transport, the second argument, could not send: HTTP or its revision was rejected."""
 
 
 def advise_on_credentials(challenge: str) -> str:
@@ -194,8 +210,8 @@ def read_whole(response: Response, request_id: RequestId, limits: Limits, read: 
     """The response to a request if it is all that the server has sent, as JSON; otherwise None: use `read_answer`."""
     if response.status != 200 or not response.headers.get(b"content-type", b"").startswith(_JSON):
         return None
-    body = response.whole or response.peek()
-    if body is None or body[:1] != b"{" or len(body) > limits.server_message_bytes:
+    body = response.peek()
+    if body is None or not body.startswith(b"{") or len(body) > limits.server_message_bytes:
         return None
     message = read_server_message(body, limits, read)
     return message if message.method is None and message.id == request_id else None

@@ -103,7 +103,7 @@ class HttpLink:
 
     def request(self, out: OutgoingRequest) -> Coroutine[Any, Any, Mapping[str, Json]]:
         era_transport = self._era_transport
-        if type(era_transport) is ModernHttp:
+        if type(era_transport) is ModernHttp or type(era_transport) is SessionHttp:
             return era_transport.request(out, self._request_again)
         return self._request(out)
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
 
 from pegboard.call import Json, Notification
 from pegboard.client.http.http_connection import Response
 from pegboard.client.links.link import Identity, OutgoingRequest, RequestMetadata, request_ids, with_server_name
 from pegboard.client.links.server_messages import ServerMessage, result_of
 from pegboard.client.links.server_output import warn_rarely
-from pegboard.client.transports.http_endpoint import EndpointClient, EventStream, HttpRejection, read_answer, read_whole
+from pegboard.client.transports.http_endpoint import (
+    EndpointClient,
+    EventStream,
+    HttpRejection,
+    Reject,
+    read_answer,
+    read_whole,
+)
 from pegboard.client.transports.mirrored_headers import mirror
 from pegboard.errors import ConnectionLost, MethodNotFound, ServerFault, UnsupportedVersion
 from pegboard.protocol.headers import encode_value
 from pegboard.protocol.revisions import NAMED
-
-Reject: TypeAlias = Callable[
-    [OutgoingRequest, "ModernHttp", UnsupportedVersion | HttpRejection], Coroutine[Any, Any, Mapping[str, Json]]
-]
 
 
 class ModernHttp:

@@ -28,11 +28,12 @@ from pegboard.client.transports.http_endpoint import (
     EndpointClient,
     EventStream,
     HttpRejection,
+    Reject,
     is_stream,
     read_answer,
     read_whole,
 )
-from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable
+from pegboard.errors import ConnectionLost, PegboardError, ServerFault, Unreachable, UnsupportedVersion
 from pegboard.protocol import jsonrpc
 from pegboard.protocol.revisions import CHANGE_KINDS
 
@@ -103,32 +104,39 @@ class SessionHttp:
         if self._stream_task is not None:
             await asyncio.wait([self._stream_task])
 
-    async def request(self, out: OutgoingRequest) -> Mapping[str, Json]:
-        session = self._session
-        if session is None:
-            await self.open()
-            session = self._session
-            assert session is not None  # noqa: S101 — otherwise opening had failed
+    async def request(self, out: OutgoingRequest, reject: Reject | None = None) -> Mapping[str, Json]:
+        """Send a request; `reject` handles the rejection of its revision or of HTTP, which is raised without it."""
+        session = self._session or await self._open_first()
         match out.method:
             case "server/discover":
                 return self._legacy.discovered
             case "subscriptions/listen":
                 return await self._legacy.listen(out, self.request, asyncio.get_running_loop().create_future)
         try:
-            return await self._ask(out, session)
-        except HttpRejection as rejection:
-            if not _is_over(rejection, session):
+            try:
+                return await self._ask(out, session)
+            except HttpRejection as rejection:
+                if not _is_over(rejection, session):
+                    raise
+            # "it MUST start a new session by sending a new InitializeRequest"; a rejected request was not processed.
+            await self._reopen(session)
+            renewed = self._session
+            assert renewed is not None  # noqa: S101 — otherwise opening had failed
+            try:
+                return await self._ask(out, renewed)
+            except HttpRejection as rejection:
+                raise rejection.explain(self._name) from None
+        except (UnsupportedVersion, HttpRejection) as problem:
+            if reject is None:
                 raise
-        # "it MUST start a new session by sending a new InitializeRequest"; a rejected request was not processed.
-        await self._reopen(session)
-        renewed = self._session
-        assert renewed is not None  # noqa: S101 — otherwise opening had failed
-        try:
-            return await self._ask(out, renewed)
-        except HttpRejection as rejection:
-            raise rejection.explain(self._name) from None
+            return await reject(out, self, problem)
 
     # The session.
+
+    async def _open_first(self) -> ClientSession:
+        await self.open()
+        assert self._session is not None  # noqa: S101 — otherwise opening had failed
+        return self._session
 
     async def _open(self) -> None:
         request_id = next(self._ids)

@@ -17,7 +17,7 @@ from pegboard.client.http.address import Address, read_address
 from pegboard.client.http.dialer import ConnectionProtocol, Dialer
 from pegboard.client.http.http_pool import HttpPool, header_lines
 from pegboard.client.links.duplex_link import DuplexLink
-from pegboard.client.links.link import Identity, LinkOptions, with_server_name
+from pegboard.client.links.link import Identity, LinkOptions, credential_lines, with_server_name
 from pegboard.client.transports.http_endpoint import advise_on_credentials, parse_retry_after
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, Unauthorized, Unreachable
 from pegboard.protocol.framing.websocket_messages import OPEN, SUBPROTOCOL, MessageAssembler
@@ -305,9 +305,8 @@ class WebSocketLink(DuplexLink):
 
     async def _connect(self, again: bool, version: str | None) -> None:
         headers = dict(self._headers)
-        if self.authorizer is not None:
-            lines = (await self.authorizer.lines()).decode("latin-1").splitlines()
-            headers |= dict(line.split(": ", 1) for line in lines)
+        lines = (await credential_lines(self.authorizer)).decode("latin-1").splitlines()
+        headers |= dict(line.split(": ", 1) for line in lines)
         largest = self._identity.limits.server_message_bytes
         pipe = WebSocketPipe(self._address, self.name, headers, self._dialer, self._timeout, largest)
         await self._speak(pipe, version)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Coroutine, Hashable
+from typing import Any, Final
 
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_pool import HttpPool
@@ -35,10 +35,12 @@ class HeaderCredential:
         """Itself: it belongs to one user and one server."""
         return self
 
-    async def lines(self) -> bytes:
-        if not self._loaded:
-            self._line = await self._load()
-            self._loaded = True
+    def lines(self) -> bytes | Coroutine[Any, Any, bytes]:
+        return self._line if self._loaded else self._first_line()
+
+    async def _first_line(self) -> bytes:
+        self._line = await self._load()
+        self._loaded = True
         return self._line
 
     def entry(self) -> HeaderCredential:
