@@ -279,6 +279,8 @@ class Call(Struct, kw_only=True):
     _inside: tuple[float, float] | None = None
     _downstream_ms: float = 0.0
     _downstream_error: str = ""
+    # The texts before and after the arguments in `params`, if they are known.
+    _beside: tuple[bytes, bytes] | None = None
 
     # Whether it runs in a task that was made for it, whose context ends with it.
     has_own_task: ClassVar[bool] = False

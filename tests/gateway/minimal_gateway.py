@@ -13,7 +13,6 @@ from msgspec import Raw
 from pegboard import Board
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Call, Caller, Channel, Reply
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.gateway.forwarding.forwarder import Forwarder
 from pegboard.gateway.forwarding.outcome import Destination
@@ -59,7 +58,7 @@ class Crossing:
 
     async def hang(self) -> None:
         """Every tool of the server, under its own name."""
-        listed = await self.downstream.send(OutgoingRequest(method="tools/list", params={}, channel=NULL_CHANNEL))
+        listed = await self.downstream.send("tools/list", {}, NULL_CHANNEL)
         for definition in listed["tools"]:
             self.add(definition)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pegboard.call import NULL_CHANNEL, Caller, Channel, Json, Notification, Question
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
 from pegboard.gateway.servers.downstream import Downstream
 from tests.client.process_leftovers import nothing_left
@@ -92,8 +91,9 @@ async def call(
 ) -> str:
     """What a tool says."""
     params = {"name": name, "arguments": arguments or {}}
-    out = OutgoingRequest(method="tools/call", params=params, channel=channel, wants_progress=wants_progress)
-    result = await downstream.send(out, caller, timeout=timeout)
+    result = await downstream.send(
+        "tools/call", params, channel, caller, wants_progress=wants_progress, timeout=timeout
+    )
     return "".join(block["text"] for block in result["content"])
 
 

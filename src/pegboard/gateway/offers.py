@@ -361,4 +361,4 @@ class Offers:
         return self._forwarder.forward(self.anything, call, {"uri": self.addresses.to_server(call.name)})
 
     def _complete(self, call: Call, ref: Mapping[str, Json]) -> Coroutine[Any, Any, Reply]:
-        return self._forwarder.forward(self.anything, call, {**msgspec.json.decode(call.params), "ref": ref})
+        return self._forwarder.forward(self.anything, call, {"ref": ref})

@@ -20,7 +20,6 @@ import pytest
 from pegboard import Board, Context
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Caller, Json, Notification, Question
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig, read_config
 from pegboard.errors import (
     Busy,
@@ -120,7 +119,7 @@ async def test_metadata_of_the_caller_passes_and_ours_goes_before_it() -> None:
             "io.modelcontextprotocol/clientInfo": {"name": "evil", "version": "1"},
         }
         params = {"name": "act", "arguments": {}, "_meta": meta}
-        await far.send(OutgoingRequest(method="tools/call", params=params, channel=NULL_CHANNEL), ANN)
+        await far.send("tools/call", params, NULL_CHANNEL, ANN)
     assert seen[0]["traceparent"] == "00-1"
     assert seen[0]["x/y"] == [1]
     assert seen[0]["io.modelcontextprotocol/clientInfo"]["name"] == "pegboard"
@@ -199,7 +198,7 @@ async def test_the_question_of_a_single_call_goes_to_its_caller() -> None:
         # Lists and pings beside it are nobody's calls.
         said, _ = await asyncio.gather(
             call(server, "ask", channel=ann, caller=ANN),
-            server.send(OutgoingRequest(method="tools/list", params={}, channel=NULL_CHANNEL), BOB),
+            server.send("tools/list", {}, NULL_CHANNEL, BOB),
         )
     assert json.loads(said) == {"action": "accept", "content": {}}
     assert [question.method for question in ann.asked] == ["elicitation/create"]

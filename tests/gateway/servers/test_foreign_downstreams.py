@@ -10,7 +10,6 @@ import pytest
 
 from pegboard.auth.principal import Principal
 from pegboard.call import NULL_CHANNEL, Caller
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.config.gateway_config import ServerConfig
 from tests.client.process_leftovers import children
 from tests.gateway.one_server import Person, Watched, behind, call
@@ -82,7 +81,5 @@ async def test_the_reference_server_is_kept_with_all_that_it_has() -> None:
         said = await call(downstream, "trigger-elicitation-request", channel=ann, caller=ANN)
         assert "decline" in said.lower()
         uri = found.resources[0]["uri"]
-        read = await downstream.send(
-            OutgoingRequest(method="resources/read", params={"uri": uri}, channel=NULL_CHANNEL)
-        )
+        read = await downstream.send("resources/read", {"uri": uri}, NULL_CHANNEL)
         assert read["contents"]

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from pegboard.bounded_dict import BoundedDict
-from pegboard.call import Call, Caller, Channel, Json, Notification, Question
+from pegboard.call import Caller, Channel, Json, Notification, Question
 from pegboard.client.http.address import Address
 from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
 from pegboard.client.links.server_messages import Read, read_values
@@ -148,7 +148,7 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     `mirrors` are the arguments to repeat in headers (name → path), `wants_progress` asks the server for progress, `read`
     decodes the result. A request on behalf of another client has that client as its `owner`, and its capabilities as
     `identity`: a modern server gets them with each request, a legacy one got the link's own in the handshake. A board in
-    this process gets the `caller` itself. `call` is what it is forwarded for, which notes the time that it takes. Progress extends the `deadline`. While the caller is asked, the deadline is paused
+    this process gets the `caller` itself. Progress extends the `deadline`. While the caller is asked, the deadline is paused
     and the slots in `held`, which count for an `account`, are released; `asked` counts the questions that are open.
     """
 
@@ -161,7 +161,6 @@ class OutgoingRequest(Struct, kw_only=True, eq=False):
     identity: Identity | None = None
     owner: Hashable = None
     caller: Caller | None = None
-    call: Call | None = None
     deadline: Deadline | None = None
     held: Sequence[Releasable] = ()
     account: str = ""

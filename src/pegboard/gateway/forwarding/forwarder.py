@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from pegboard.accounts.accounts import Accounts
 from pegboard.backoff import backoff
 from pegboard.call import Call, Caller, Channel, ClientSpans, InputRequired, Json, NeedInput, Question, Reply
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import input_requests_in
 from pegboard.client.polled_tasks import call_as_task, finish_task, task_id_in, wants_task
 from pegboard.errors import (
@@ -101,18 +100,27 @@ class Forwarder:
         """Abandon parked calls; the servers must still be connected."""
         await self.parking_lot.close()
 
-    async def forward(self, destination: Destination, call: Call, own: Mapping[str, Any]) -> Reply:
+    async def forward(self, destination: Destination, call: Call, own: dict[str, Any]) -> Reply:
         """Forward a request; `own` are the params in the server's own names, with arguments that fit its schema."""
-        params = params_for(call, own)
-        if destination.downstream.credential:
-            call.note(credential=destination.downstream.credential)
+        params, downstream, method = params_for(call, own), destination.downstream, call.method
+        ticket: ParkedTicket | StateTicket | None = None
+        answers: Mapping[str, Json] | None = None
         try:
-            ticket = None if call.ticket is None else self._tickets.read(call, destination)
-            answers = None if call.answers is None else answers_of(call)
-            if ticket is not None and isinstance(ticket, ConnectTicket):
-                ticket, answers = await self._resume_connecting(ticket, destination, call, answers)
+            if call.ticket is not None or call.answers is not None:
+                ticket, answers = await self._read_brought(destination, call)
             try:
-                return await self._forward_once(destination, call, params, ticket, answers)
+                if ticket is not None or answers is not None or _may_park(destination, call):
+                    return await self._forward_once(destination, call, params, ticket, answers)
+                # Most requests: one to the server, which responds with the result.
+                try:
+                    result = await self._send(destination, call, call.caller, method, params, CallerChannel(call))
+                except MissingCapability as refusal:
+                    if downstream.asks_midway or not _needs_task(call, refusal):
+                        raise
+                    return await self._rounds(destination, call, params, {}, _with_tasks(call.caller))
+                if result.get("resultType", "complete") != "complete" and not downstream.asks_midway:
+                    return await self._rounds(destination, call, params, {}, call.caller, result)
+                return to_tool_reply(destination, result) if method == CALL else to_reply(destination, method, result)
             except LoginRequired as needed:
                 return await self._connect_first(destination, call, params, needed, ticket, answers)
             except Refusal as refusal:
@@ -123,10 +131,23 @@ class Forwarder:
         except (Refusal, ServerFault) as problem:
             raise failure_of(destination, call, problem) from None
         except ToolError as failed:
-            if call.method == CALL:
+            if method == CALL:
                 raise
             # The error is not for a model.
             raise InternalFailure(failed.message) from None
+
+    async def _read_brought(
+        self, destination: Destination, call: Call
+    ) -> tuple[ParkedTicket | StateTicket | None, Mapping[str, Json] | None]:
+        """The ticket and the answers of a call that continues an earlier one."""
+        ticket = None if call.ticket is None else self._tickets.read(call, destination)
+        answers = None if call.answers is None else answers_of(call)
+        if ticket is None or not isinstance(ticket, ConnectTicket):
+            return ticket, answers
+        if self.connecting is not None:
+            await self.connecting.wait(ticket, destination, call, answers)
+        # What the call had brought before its user had to connect the server.
+        return ticket.before, ticket.answers
 
     def _forward_once(
         self,
@@ -146,7 +167,7 @@ class Forwarder:
         brought: dict[str, Any] = {} if answers is None else {"inputResponses": answers}
         if ticket is not None and ticket.state is not None:
             brought["requestState"] = ticket.state
-        return self._rounds(destination, call, params, brought)
+        return self._rounds(destination, call, params, brought, call.caller)
 
     # -- servers that each user connects -------------------------------------------------------------------------------
 
@@ -174,40 +195,42 @@ class Forwarder:
                 needed = again
         raise needed
 
-    async def _resume_connecting(
-        self, ticket: ConnectTicket, destination: Destination, call: Call, answers: Mapping[str, Json] | None
-    ) -> tuple[StateTicket | None, Mapping[str, Json] | None]:
-        """What the call had brought before its user had to connect the server; waits for that."""
-        if self.connecting is not None:
-            await self.connecting.wait(ticket, destination, call, answers)
-        return ticket.before, ticket.answers
-
     # -- modern servers ----------------------------------------------------------------------------------------------
 
     async def _rounds(
-        self, destination: Destination, call: Call, params: Mapping[str, Any], brought: Mapping[str, Any]
+        self,
+        destination: Destination,
+        call: Call,
+        params: Mapping[str, Any],
+        brought: Mapping[str, Any],
+        caller: Caller,
+        result: Mapping[str, Json] | None = None,
     ) -> Reply:
-        method, caller, channel = call.method, call.caller, CallerChannel(call)
-        sent = {**params, **brought} if brought else params
+        """Send a request on behalf of `caller`, and again with the answers to the server's questions.
+
+        `result` is what the server has responded to the first one.
+        """
+        method, channel = call.method, CallerChannel(call)
+        sent = {**params, **brought}
         for turn in range(ROUNDS):
-            try:
-                result = await self._send(destination, call, caller, method, sent, channel)
-            except MissingCapability as refusal:
-                if method != CALL or _GET_TASK in REVISIONS[caller.version].methods or not wants_task(refusal):
-                    raise
-                # The server runs this tool only as a task, and the caller's revision does not have tasks.
-                caller = _with_tasks(call.caller)
-                result = await self._send(destination, call, caller, method, sent, channel)
-            kind = result.get("resultType", "complete")
-            if kind == "complete":
-                return to_tool_reply(destination, result) if method == CALL else to_reply(destination, method, result)
-            match kind:
+            if result is None:
+                try:
+                    result = await self._send(destination, call, caller, method, sent, channel)
+                except MissingCapability as refusal:
+                    if not _needs_task(call, refusal):
+                        raise
+                    caller = _with_tasks(call.caller)
+                    result = await self._send(destination, call, caller, method, sent, channel)
+            match result.get("resultType", "complete"):
+                case "complete":
+                    return to_reply(destination, method, result)
                 case "task" if has_extension(TASKS, call.caller.capabilities, call.caller.version):
                     return self._tasks.started(destination, call, result)
                 case "task" if _GET_TASK not in REVISIONS[call.caller.version].methods:
                     return await self._poll_task(destination, call, task_id_in(result))
                 case "input_required":
                     questions, state = input_requests_in(result)
+                    result = None
                     try:
                         sent = {**params, **await self._answer_all(call, questions, turn)}
                     except NeedInput as need:
@@ -332,34 +355,55 @@ class Forwarder:
         params: Mapping[str, Any],
         channel: Channel,
     ) -> Coroutine[Any, Any, Mapping[str, Json]]:
-        out = OutgoingRequest(
-            method=method,
-            params=params,
-            channel=channel,
-            wants_progress=call.token is not None and method == call.method,
+        server, spans = destination.downstream, call.spans
+        if server.credential:
+            call.note(credential=server.credential)
+        send = server.send if spans is None else partial(_send_traced, server, spans)
+        return send(
+            method,
+            params,
+            channel,
+            caller,
             call=call if call._origin is None else call.origin,
+            wants_progress=call.token is not None and method == call.method,
         )
-        if call.spans is not None:
-            return _send_traced(destination.downstream, call.spans, out, caller)
-        return destination.downstream.send(out, caller)
 
 
 async def _send_traced(
-    server: Downstream, spans: ClientSpans, out: OutgoingRequest, caller: Caller
+    server: Downstream,
+    spans: ClientSpans,
+    method: str,
+    params: Mapping[str, Any],
+    channel: Channel,
+    caller: Caller,
+    *,
+    call: Call,
+    wants_progress: bool,
 ) -> Mapping[str, Json]:
     """Send a request with a span of its own."""
-    params = out.params
-    span = spans.begin(out.method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
-    out.params = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
+    span = spans.begin(method, str(params.get("name", "")), f"{server.toolbox}/{server.name}")
+    traced = {**params, "_meta": {**params.get("_meta", {}), **span.carried}}
     result, error = None, None
     try:
-        result = await server.send(out, caller)
+        result = await server.send(method, traced, channel, caller, call=call, wants_progress=wants_progress)
         return result
     except Exception as problem:
         error = problem
         raise
     finally:
         span.end(result, error)
+
+
+def _may_park(destination: Destination, call: Call) -> bool:
+    """Whether a request to a legacy server may take more than a response: its caller may be asked, or it is a task."""
+    caller = call.caller
+    may_ask = not _ASKABLE.isdisjoint(caller.capabilities) and not REVISIONS[caller.version].asks_midway
+    return (may_ask or destination.as_task) and destination.downstream.asks_midway
+
+
+def _needs_task(call: Call, refusal: MissingCapability) -> bool:
+    """Whether the server runs this tool only as a task, and the caller's revision does not have tasks."""
+    return call.method == CALL and _GET_TASK not in REVISIONS[call.caller.version].methods and wants_task(refusal)
 
 
 def _with_tasks(caller: Caller) -> Caller:

@@ -28,20 +28,16 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode = msgspec.json.Decoder().decode
 
 
-def params_for(call: Call, own: Mapping[str, Any]) -> dict[str, Any]:
+def params_for(call: Call, own: dict[str, Any]) -> dict[str, Any]:
     """The params for the server: the subject in the server's own names, and all other members of the caller.
 
-    Members that are still JSON text are compact, and therefore on one line.
+    Arguments that are still JSON text become compact, and are therefore on one line.
     """
-    params: dict[str, Any] = {}
-    for name, value in own.items():
-        if name not in _PER_HOP:
-            params[name] = compact(value) if type(value) is Raw else value
-    if call.params is not EMPTY_OBJECT:
-        for name, value in _others_of(call).items():
-            if name not in params:
-                params[name] = value
-    return params
+    arguments = own.get("arguments")
+    if type(arguments) is Raw:
+        own["arguments"] = compact(arguments)
+    others = None if call.params is EMPTY_OBJECT else _others_of(call)
+    return {**own, **others, **own} if others else own
 
 
 def answers_of(call: Call) -> Mapping[str, Json] | None:
@@ -56,22 +52,25 @@ def answers_of(call: Call) -> Mapping[str, Json] | None:
 
 def _others_of(call: Call) -> Mapping[str, Any]:
     """The members of a caller's params that are forwarded unchanged."""
-    params = bytes(call.params)
+    beside = call._beside or _split(call)
     # Most requests of a client differ only in their arguments.
-    if len(params) <= _REMEMBERED_BYTES:
-        before, arguments, after = params.partition(call.raw)
-        others = _others_beside(before, after) if arguments else None
-        if others is not None:
-            return others
-    return _read_others(_decode_members(params))
+    others = None if beside is None else _others_beside(beside)
+    return _read_others(_decode_members(call.params)) if others is None else others
+
+
+def _split(call: Call) -> tuple[bytes, bytes] | None:
+    """The texts before and after what may be the arguments in the params; None for long ones, which are not kept."""
+    params = bytes(call.params)
+    before, arguments, after = params.partition(call.raw) if len(params) <= _REMEMBERED_BYTES else (b"", b"", b"")
+    return (before, after) if arguments else None
 
 
 @lru_cache(maxsize=256)
-def _others_beside(before: bytes, after: bytes) -> Mapping[str, Any] | None:
+def _others_beside(beside: tuple[bytes, bytes]) -> Mapping[str, Any] | None:
     """The same for params without their arguments; None if something else was cut out. It is only copied, never changed."""
     try:
         # Arguments are an object, so that a number at their place shows where the cut is.
-        members = _decode_members(b"%b0%b" % (before, after))
+        members = _decode_members(b"%b0%b" % beside)
     except msgspec.DecodeError:
         return None
     return _read_others(members) if members.get("arguments") == _CUT else None

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from pegboard.call import NULL_CHANNEL, Call, Done, Json, Reply, TaskStarted
-from pegboard.client.links.link import OutgoingRequest
 from pegboard.client.links.server_messages import WireError, refusal_of
 from pegboard.client.polled_tasks import task_id_in
 from pegboard.errors import InternalFailure, InvalidParams, MalformedMessage, Refusal, ServerFault
@@ -68,8 +67,7 @@ class RemoteTasks:
         if answers is not None:
             params["inputResponses"] = answers
         try:
-            out = OutgoingRequest(method=call.method, params=params, channel=NULL_CHANNEL)
-            task = cleaned(await destination.downstream.send(out, call.caller))
+            task = cleaned(await destination.downstream.send(call.method, params, NULL_CHANNEL, call.caller))
         except (Refusal, ServerFault) as problem:
             raise failure_of(destination, call, problem) from None
         if "taskId" in task:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pegboard import __version__
 from pegboard.auth.principal import Principal
 from pegboard.board import Board
 from pegboard.bounded_dict import BoundedDict
-from pegboard.call import Caller, Channel, Json
+from pegboard.call import Call, Caller, Channel, Json
 from pegboard.client.known_tools import KnownTools
 from pegboard.client.links.in_process import InProcessLink, InProcessServer
 from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, OutgoingRequest, ServerLink
@@ -75,6 +76,19 @@ _UNCONFIGURED: Final = "cannot be used until the operator of this gateway comple
 _OURSELVES: Final = Identity(_CLIENT, _CARRIED, "info")
 
 
+class _KnownCaller(Struct, frozen=True):
+    """A caller, as it is shown to servers and what its requests count for; without one, requests are the gateway's own."""
+
+    itself: Caller | None = None
+    shown: Caller | None = None
+    identity: Identity | None = None
+    owner: Hashable = None
+    account: str = ""
+
+
+_OURS: Final = _KnownCaller()
+
+
 class Downstream:
     """A server of a toolbox; `problem` is for the operator of the gateway, and `explain` for callers.
 
@@ -110,12 +124,14 @@ class Downstream:
         self._tools = KnownTools()
         self._on_session_end = on_session_end
         self._slots = RequestSlots(config.name, config.concurrency)
+        # What a request holds that waits for no other one.
+        self._only_slots = (self._slots,)
         self._label = ServerName(f"{toolbox}/{config.name}", f"{toolbox}/{config.name}")
         self._pool = ConnectionPool(
             self._label, self._make_connection, config.idle_seconds or IDLE_SECONDS, remote=config.kind != "stdio"
         )
         self._start_timeout = INSTALL_SECONDS if config.kind == "stdio" and installs(config.command) else None
-        self._callers: BoundedDict[int, tuple[Caller, Caller, Identity, tuple[str, str]]] = BoundedDict(MAX_CALLERS)
+        self._callers: BoundedDict[int, _KnownCaller] = BoundedDict(MAX_CALLERS)
         self._supervisor = Supervisor(
             self._label,
             config,
@@ -230,65 +246,97 @@ class Downstream:
         """Report changes of these resources from now on, and of no others."""
         self._supervisor.follow(uris)
 
-    async def send(  # noqa: C901 — one function, since all requests of all callers run through it
-        self, out: OutgoingRequest, caller: Caller | None = None, *, timeout: float | None = None
+    async def send(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        channel: Channel,
+        caller: Caller | None = None,
+        *,
+        call: Call | None = None,
+        wants_progress: bool = False,
+        timeout: float | None = None,
     ) -> Mapping[str, Json]:
         """The result of a request on behalf of a caller; a Refusal if the server rejects it, else a ServerFault.
 
-        Busy, which is a Refusal, if too many requests wait for this server. `timeout` replaces the server's own.
+        Busy, which is a Refusal, if too many requests wait for this server. `call` is what it is forwarded for, which notes
+        the time that it takes. `timeout` replaces the server's own.
         """
         config, supervisor, slots = self.config, self._supervisor, self._slots
         if not supervisor.is_running:
             supervisor.start_when_needed()
         key = OWN_KEY if caller is None or config.share == "all" else self._key(caller)
         connection = self._pool.connections.get(key) or self._pool.connection(key)
-        turn = connection.serializes(out.method) if connection.unattributed.ambiguous else None
-        held: list[RequestSlots] = []
-        account = ""
-        if caller is not None:
-            account = out.account = caller.account
-            known = self._callers.get(id(caller))
-            if known is None or known[0] is not caller:
-                known = self._introduce(caller)
-            _, out.caller, identity, out.owner = known
-            if out.identity is None:
-                out.identity = identity
+        turn = connection.serializes(method) if connection.unattributed.ambiguous else None
+        held: Sequence[RequestSlots] = ()
+        known = None if caller is None else self._callers.get(id(caller))
+        if known is None or known.itself is not caller:
+            known = self._introduce(caller)
+        account = known.account
         quiet = config.timeout if timeout is None else timeout
         connection.users += 1
         began = perf_counter()
         try:
-            for wanted in (slots,) if turn is None else (turn, slots):
-                if not wanted.take_now(account):
-                    queued = perf_counter()
-                    await wanted.take(quiet, account)
-                    if out.call is not None:
-                        out.call.note_wait("server", perf_counter() - queued)
-                held.append(wanted)
+            if turn is None and slots.take_now(account):
+                held = self._only_slots
+            else:
+                wanted = self._only_slots if turn is None else (turn, slots)
+                held = await self._take_slots(wanted, account, call, quiet)
             if not connection.link.is_open:
                 await connection.open(seconds=quiet)
                 supervisor.note_healthy()
-            out.held, out.deadline = held, Deadline(quiet, max(config.max_timeout, quiet))
+            out = OutgoingRequest(
+                method=method,
+                params=params,
+                channel=channel,
+                wants_progress=wants_progress,
+                identity=known.identity,
+                owner=known.owner,
+                caller=known.shown,
+                deadline=Deadline(quiet, max(config.max_timeout, quiet)),
+                held=held,
+                account=account,
+            )
             return await connection.send(out)
         except BaseException as end:
-            self._note_end(out, end, shared=key is OWN_KEY)
+            self._note_end(call, end, shared=key is OWN_KEY)
             raise
         finally:
-            for wanted in held:
-                wanted.free(account)
+            for taken in held:
+                taken.free(account)
             connection.users -= 1
             connection.used_at = asyncio.get_running_loop().time()
-            if out.call is not None:
-                out.call._downstream_ms += (perf_counter() - began) * 1000
+            if call is not None:
+                call._downstream_ms += (perf_counter() - began) * 1000
             if connection.retired:
                 self._pool.close_retired(connection)
             elif key is not OWN_KEY and not connection.users and connection.breaker.is_open:
                 # The supervisor does not watch a caller's own connection: the next call gets a new one.
                 self._pool.drop(key)
 
-    def _note_end(self, out: OutgoingRequest, end: BaseException, *, shared: bool) -> None:
+    async def _take_slots(
+        self, slots: Sequence[RequestSlots], account: str, call: Call | None, seconds: float
+    ) -> Sequence[RequestSlots]:
+        """Take all of these slots, as soon as they are free."""
+        held: list[RequestSlots] = []
+        try:
+            for wanted in slots:
+                if not wanted.take_now(account):
+                    queued = perf_counter()
+                    await wanted.take(seconds, account)
+                    if call is not None:
+                        call.note_wait("server", perf_counter() - queued)
+                held.append(wanted)
+        except BaseException:
+            for taken in held:
+                taken.free(account)
+            raise
+        return held
+
+    def _note_end(self, call: Call | None, end: BaseException, *, shared: bool) -> None:
         """A request ended without a result."""
-        if out.call is not None and isinstance(end, Exception):
-            out.call._downstream_error = str(end.code) if isinstance(end, Refusal) else type(end).__name__
+        if call is not None and isinstance(end, Exception):
+            call._downstream_error = str(end.code) if isinstance(end, Refusal) else type(end).__name__
         # That one caller is not logged in says nothing about the gateway's own connection.
         if isinstance(end, ResponseTimeout) or (shared and isinstance(end, Unauthorized)):
             self._supervisor.note_suspect()
@@ -331,12 +379,15 @@ class Downstream:
             return OWN_KEY
         return key_of(caller, self.config)
 
-    def _introduce(self, caller: Caller) -> tuple[Caller, Caller, Identity, tuple[str, str]]:
+    def _introduce(self, caller: Caller | None) -> _KnownCaller:
         """A caller as a board in this process and as other servers see it: with its capabilities, but not its identity."""
+        if caller is None:
+            return _OURS
         # Its transport stays: a board shows exceptions to callers on this machine only.
         shown = replace(caller, version=MODERN, credentials=None)
         identity = Identity(_CLIENT, caller.capabilities, caller.log_level)
-        known = self._callers[id(caller)] = caller, shown, identity, (caller.principal.id, caller.session)
+        owner = (caller.principal.id, caller.session)
+        known = self._callers[id(caller)] = _KnownCaller(caller, shown, identity, owner, caller.account)
         return known
 
     # Links.

@@ -52,7 +52,7 @@ class PlainCall(Call, kw_only=True):
 
 
 class CallPattern(Struct, frozen=True, gc=False):
-    """The body of a plain call without its id and arguments; `opening` and `closing` are the parts of its params.
+    """The body of a plain call without its id and arguments; `beside` are the parts of its params.
 
     `marks` and `brackets` count the quotation marks and the opening brackets of the body without its arguments; `start`,
     `gap` and `stop` follow from the lengths of its parts, none of which is empty.
@@ -62,8 +62,7 @@ class CallPattern(Struct, frozen=True, gc=False):
     between: bytes
     after: bytes
     id_first: bool
-    opening: bytes
-    closing: bytes
+    beside: tuple[bytes, bytes]
     name: str
     caller: Caller
     marks: int
@@ -107,6 +106,7 @@ class FastPath:
                 found = rest.endswith(pattern.between)
             # There is a number, and JSON has no leading zero.
             if found and number >= b"1" and len(number) <= _ID_DIGITS and self._fits(pattern, written):
+                opening, closing = pattern.beside
                 return PlainCall(
                     method=CALL,
                     caller=pattern.caller,
@@ -114,7 +114,8 @@ class FastPath:
                     id=int(number),
                     name=pattern.name,
                     raw=Raw(written),
-                    params=Raw(pattern.opening + written + pattern.closing),
+                    params=Raw(opening + written + closing),
+                    _beside=pattern.beside,
                 )
         return self._read_new(body, sender)
 
@@ -216,8 +217,7 @@ def _find_pattern(body: bytes, call: PlainCall, written: bytes, marks: int) -> C
         between=between,
         after=after,
         id_first=id_first,
-        opening=params[:opened],
-        closing=params[closed:],
+        beside=(params[:opened], params[closed:]),
         name=call.name,
         caller=call.caller,
         marks=marks,
