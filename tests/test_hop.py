@@ -71,8 +71,8 @@ MORE = 8 if sys.version_info < (3, 12) else 0
 WAYS = [
     pytest.param("stdio", "modern", 29, 57, marks=pytest.mark.process),
     pytest.param("stdio", "legacy", 31, 60, marks=pytest.mark.process),
-    pytest.param("http", "modern", 35, 69),
-    pytest.param("http", "legacy", 36, 70),
+    pytest.param("http", "modern", 35, 70),
+    pytest.param("http", "legacy", 36, 71),
 ]
 
 

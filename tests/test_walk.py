@@ -213,7 +213,7 @@ async def test_three_hooks_add_few_files_and_functions(era: str, most_files: int
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 29, 58), ("legacy", 31, 67)])
+@pytest.mark.parametrize(("era", "most_files", "most_functions"), [("modern", 29, 54), ("legacy", 31, 58)])
 async def test_a_call_through_a_gateway_goes_through_few_files_and_functions(
     era: str, most_files: int, most_functions: int
 ) -> None:

@@ -14,10 +14,11 @@ from pegboard.gateway.forwarding.outgoing_params import params_for
 META = '{"io.modelcontextprotocol/clientCapabilities":{},"progressToken":1,"traceparent":"00-1","kept":{"deep":[1]}}'
 
 
-def sent(params: str, arguments: str) -> dict[str, Any]:
+def sent(params: str, arguments: str, beside: tuple[bytes, bytes] | None = None) -> dict[str, Any]:
     """What a server gets for a call with these params, as values; all that is still text is on one line."""
     raw = Raw(arguments.encode())
     call = Call(method="tools/call", caller=NO_CALLER, channel=NULL_CHANNEL, raw=raw, params=Raw(params.encode()))
+    call._beside = beside
     for_server = params_for(call, {"name": "own", "arguments": raw})
     written = msgspec.json.encode(for_server)
     assert b"\n" not in written
@@ -42,8 +43,9 @@ def test_other_members_are_forwarded_whatever_the_arguments(params: str, argumen
     expected |= {"name": "own", "arguments": msgspec.json.decode(arguments)}
     if "_meta" in whole:
         expected["_meta"] = {"traceparent": "00-1", "kept": {"deep": [1]}}
-    for _ in range(2):
-        assert sent(params % arguments, arguments) == expected
+    before, _, after = params.encode().partition(b"%s")
+    for beside in (None, None, (before, after)):
+        assert sent(params % arguments, arguments, beside) == expected
 
 
 def test_a_member_with_the_text_of_the_arguments_keeps_its_own_value() -> None:

@@ -215,6 +215,8 @@ def test_a_repeated_call_is_read_by_the_pattern_of_the_last_one(meta: str | None
     assert again is not None
     assert (first.id, repeated.id) == (1, 20)
     assert same_call(repeated, again)
+    assert repeated._beside is not None
+    assert bytes(repeated.raw).join(repeated._beside) == bytes(repeated.params)
 
 
 @pytest.mark.parametrize(
