@@ -25,7 +25,15 @@ PUBLIC_LAZY = (
     "pegboard.testing",
 )
 PUBLIC = (*PUBLIC_LAZY, "pegboard.errors")
-LAZY = (*PUBLIC_LAZY, "pegboard.auth", "pegboard.config", "pegboard.console", "pegboard.server")
+LAZY = (
+    *PUBLIC_LAZY,
+    "pegboard.auth",
+    "pegboard.client.http",
+    "pegboard.client.transports",
+    "pegboard.config",
+    "pegboard.console",
+    "pegboard.server",
+)
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 

@@ -27,7 +27,7 @@ from pegboard.client.client_channel import (
     Progress,
     QuestionHandlers,
 )
-from pegboard.client.http.http_pool import CONNECTIONS
+from pegboard.client.http.address import CONNECTIONS
 from pegboard.client.links.link import ClientAuth, Identity, LinkOptions, OutgoingRequest, ServerLink
 from pegboard.client.list_cache import ListCache
 from pegboard.client.request_delivery import RequestDelivery

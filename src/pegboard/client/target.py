@@ -9,13 +9,11 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec.structs import replace
 
+from pegboard import config as configuration
 from pegboard.call import Channel
+from pegboard.client import transports
 from pegboard.client.links.in_process import InProcessLink, InProcessServer, LineServer, MemoryLink
 from pegboard.client.links.link import Identity, LinkOptions, ServerLink
-from pegboard.client.transports.http_link import HttpLink
-from pegboard.client.transports.stdio_link import StdioLink
-from pegboard.client.transports.websocket_link import WebSocketLink
-from pegboard.config.foreign.foreign_entry import read_server_entry
 from pegboard.errors import SetupError
 from pegboard.protocol.revisions import REVISIONS
 
@@ -64,21 +62,23 @@ def _link_to_url(url: str, identity: Identity, unattributed: Channel, options: L
         raise SetupError(f"{url!r} is not a URL; pass {other}")
     if options.auth is not None and any(name.lower() == "authorization" for name in options.headers or ()):
         raise SetupError(f"{url}: has both auth and a header Authorization; use one of them")
-    kind = WebSocketLink if url.startswith("ws") else HttpLink
+    kind = transports.WebSocketLink if url.startswith("ws") else transports.HttpLink
     return kind(url, identity, unattributed, options)
 
 
 def _link_to_command(words: list[str], identity: Identity, unattributed: Channel, options: LinkOptions) -> ServerLink:
     if not words or not words[0] or any("\0" in word for word in words):
         raise SetupError("A command must be a list of words, starting with a program")
-    return StdioLink(words, identity, unattributed, options)
+    return transports.StdioLink(words, identity, unattributed, options)
 
 
 def _link_to_entry(
     entry: Mapping[str, Any], identity: Identity, unattributed: Channel, options: LinkOptions
 ) -> ServerLink:
     folder = Path(options.cwd or ".").absolute()
-    config = read_server_entry(entry, folder, {"version": options.version, "connect_timeout": options.connect_timeout})
+    config = configuration.read_server_entry(
+        entry, folder, {"version": options.version, "connect_timeout": options.connect_timeout}
+    )
     if config.kind == "board":
         raise SetupError("An entry with a 'board' is for a gateway; pass the board itself to the client")
     options = replace(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pegboard.lazy_names import lazy_names
 
-# Loaded when it is first used: most boards have no rules.
-_HOMES = {"read_rules": "pegboard.config.rule_keys"}
+# Loaded when they are first used: most boards have no rules, and most clients no configuration.
+_HOMES = {
+    "ChildResources": "pegboard.config.confinement_keys",
+    "Confinement": "pegboard.config.confinement_keys",
+    "FILES": "pegboard.config.gateway_config",
+    "read_rules": "pegboard.config.rule_keys",
+    "read_server_entry": "pegboard.config.foreign.foreign_entry",
+}
 
 __all__ = list(_HOMES)
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pegboard
+from pegboard import config
 from pegboard.cli.terminal.output import note
 from pegboard.cli.terminal.progress_bar import waiting
 from pegboard.cli.terminal.terminal_form import fill_in, on_terminal
 from pegboard.client.client import Client
 from pegboard.client.client_channel import OnElicit
-from pegboard.config.gateway_config import FILES as CONFIGS
 from pegboard.errors import Refusal, ResponseTimeout, ServerFault, SetupError
 from pegboard.loading import FILES, has_board, load_board
 from pegboard.protocol.revisions import SUPPORTED
@@ -107,12 +107,12 @@ def find_target() -> str:
     folder = Path()
     if has_board(folder):
         return str(folder)
-    for name in CONFIGS:
+    for name in config.FILES:
         if (folder / name).is_file():
             return name
     raise SetupError(
         "There is no board in this folder: name a file, such as tools.py, or make a project with `pegboard new NAME`; "
-        f"looked for [tool.pegboard] in pyproject.toml and for {', '.join((*FILES, *CONFIGS))}"
+        f"looked for [tool.pegboard] in pyproject.toml and for {', '.join((*FILES, *config.FILES))}"
     )
 
 

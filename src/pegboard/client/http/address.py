@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from pegboard.errors import SetupError
 
+CONNECTIONS: Final = 100
+"""How many connections a client has to one address at most by default."""
+
 _PORTS = {"http": 80, "https": 443}
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")

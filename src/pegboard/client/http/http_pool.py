@@ -13,12 +13,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pegboard.client.http.address import Address, Proxy, Zone, find_proxy
+from pegboard.client.http.address import CONNECTIONS, Address, Proxy, Zone, find_proxy
 from pegboard.client.http.dialer import Dialer, credentials
 from pegboard.client.http.http_connection import FRESH_SECONDS, HttpConnection, Response
 from pegboard.errors import ConnectionLost, MalformedMessage, ServerFault, SetupError
 
-CONNECTIONS: Final = 100
 REDIRECTS: Final = 5
 
 _encode: Final = msgspec.json.Encoder().encode

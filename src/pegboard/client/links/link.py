@@ -19,12 +19,12 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from pegboard import config
 from pegboard.bounded_dict import BoundedDict
 from pegboard.call import Caller, Channel, Json, Notification, Question
-from pegboard.client.http.address import Address
-from pegboard.client.http.http_pool import CONNECTIONS, HttpPool
+from pegboard.client import http
+from pegboard.client.http.address import CONNECTIONS, Address
 from pegboard.client.links.server_messages import Read, read_values
-from pegboard.config.confinement_keys import ChildResources, Confinement
 from pegboard.deadline import Deadline, paused
 from pegboard.errors import LoginFailed, ServerFault, Unauthorized
 from pegboard.limits import Limits
@@ -81,7 +81,7 @@ async def credential_lines(authorizer: Authorizer | None) -> bytes:
 class ClientAuth(Protocol):
     """How a client gets its credentials; one instance can serve many clients."""
 
-    def authorizer(self, server: Address, pool: HttpPool) -> Authorizer:
+    def authorizer(self, server: Address, pool: http.HttpPool) -> Authorizer:
         """Return the Authorizer for one server; the client calls this."""
 
 
@@ -121,8 +121,8 @@ class LinkOptions(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None
     cwd: str | Path | None = None
-    confine: Confinement | None = None
-    resources: ChildResources | None = None
+    confine: config.Confinement | None = None
+    resources: config.ChildResources | None = None
     version: str | None = None
     ca: str | Path | None = None
     connect_timeout: float = 10.0

@@ -1,0 +1,1 @@
+from pegboard.client.http.http_pool import HttpPool as HttpPool
