@@ -51,7 +51,7 @@ ERAS = {"2025-11-25": messages.LEGACY, "2026-07-28": messages.MODERN}
 SERVERS = {"official SDK": "official_sdk.py", "our board": "board.py"}
 TURNS, AT_A_TURN, FAR_AT_A_TURN = 10, 20, 2
 FAR = frozenset({FASTMCP, MCP_PROXY})
-FOUR = 4
+FLEETS = {"four": 4, "ten": 10}
 SLOW_AT_ONE = 4
 LARGE_TURNS, LARGE_AT_A_TURN = 16, 5
 SLOW = CONNECTIONS * SLOW_AT_ONE
@@ -305,22 +305,31 @@ def _tell_throughput(figures: Figures, what: str, found: dict[str, list[Measured
 
 
 def _measure_ready(figures: Figures, rounds: int, python: str) -> None:
-    took, held = [], []
-    for number in range(rounds):
-        _say(f"gateway, four servers: round {number + 1} of {rounds}")
-        entry = our_entry(Downstream("board.py", "stdio"), messages.MODERN, python)
-        del entry["version"]
-        config = our_config({f"server-{one}": entry for one in range(FOUR)})
-        began = time.perf_counter()
-        with our_gateway(config, python) as gateway:
-            pin(gateway.process.pid, CORES)
-            gateway.wait()
-            wait_until_listed(gateway, FOUR * TOOLS)
-            took.append(time.perf_counter() - began)
-            held.append(gateway.memory() / 1e6)
-        figures["gateway of four"] = {"seconds": median(took), "MB": median(held)}
-    print(f"\nfour servers on stdio, {FOUR * TOOLS} tools: all listed {median(took):.2f} s after the start", end=" ")
-    print(f"({min(took):.2f}–{max(took):.2f}); the gateway itself holds {median(held):.1f} MB", flush=True)
+    entry = our_entry(Downstream("board.py", "stdio"), messages.MODERN, python)
+    del entry["version"]
+    print(
+        f"\n{'from the start of a gateway':36} {'listens, s':>11} {'all listed, s':>20} {'its own CPU, s':>15} {'MB':>6}"
+    )
+    for name, count in FLEETS.items():
+        config = our_config({f"server-{one}": entry for one in range(count)})
+        listens, took, used, held = [], [], [], []
+        for number in range(rounds):
+            _say(f"gateway, {count} servers: round {number + 1} of {rounds}")
+            began = time.perf_counter()
+            with our_gateway(config, python) as gateway:
+                pin(gateway.process.pid, CORES)
+                gateway.wait()
+                listens.append(time.perf_counter() - began)
+                wait_until_listed(gateway, count * TOOLS)
+                took.append(time.perf_counter() - began)
+                used.append(gateway.cpu_seconds())
+                held.append(gateway.memory() / 1e6)
+        figures[f"gateway of {name}"] = {
+            "listens": median(listens), "seconds": median(took), "cpu": median(used), "MB": median(held)
+        }  # fmt: skip
+        spread = f"{median(took):.2f} ({min(took):.2f}–{max(took):.2f})"
+        print(f"  {f'{count} servers on stdio':34} {median(listens):11.2f} {spread:>20}", end=" ")
+        print(f"{median(used):15.2f} {median(held):6.1f}", flush=True)
 
 
 def _say(what: str) -> None:
