@@ -69,7 +69,7 @@ test-long: setup ## run the tests that take minutes, and twenty times as many ca
 	$(BIN)/python -m pytest -n 2 -m slow
 	PEGBOARD_EXPLORE=1 $(BIN)/python -m pytest -n 2 -m "(hypothesis or deeper) and not slow"
 
-bench: setup ## measure Pegboard and its peers (in one minute: make bench ARGS=--quick)
+bench: setup ## measure Pegboard and its peers (in a few minutes: make bench ARGS=--quick)
 	$(BIN)/python bench/run.py $(ARGS)
 
 agents: setup ## run real agents with a scripted model and write docs/agents.md (one: make agents ARGS=codex)

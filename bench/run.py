@@ -102,7 +102,7 @@ PIPED = {OURS: "board.py", TYPESCRIPT: "typescript_sdk.mjs", OFFICIAL: "official
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="about a minute instead of eight")
+    parser.add_argument("--quick", action="store_true", help="a few minutes instead of twenty")
     parser.add_argument("--rounds", type=int, help="how often each measurement is repeated (its median counts)")
     parser.add_argument("--seconds", type=float, help="how long each measurement takes")
     parser.add_argument(

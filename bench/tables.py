@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import growth
@@ -20,6 +21,14 @@ CALLS = {
     "`tools/call`, 2026-07-28": "call 2026-07-28",
     "`tools/list` of 100 tools": "list of 100",
     "a call with 10 progress events": "10 progress events",
+}
+KINDS = {"http": "HTTP", "stdio": "stdio"}
+STARTS = {
+    "an interpreter that imports asyncio": "a bare interpreter with asyncio",
+    "`import pegboard`": "import pegboard",
+    "`from pegboard import Board`": "from pegboard import Board",
+    "`pegboard --help`": "pegboard --help",
+    "a server on stdio, until its first response": "stdio child: ours",
 }
 PEERS = ("ours", "official SDK", "FastMCP", "raw uvicorn")
 
@@ -65,6 +74,51 @@ def _processor(runs: dict[str, Run]) -> str:
     return "\n".join([heading, "|---|---|---|---|---|", *rows, ""])
 
 
+def _gateway(runs: dict[str, Run]) -> str:
+    """What a hop takes, by the server behind the gateway."""
+    figures = runs["gateway"].figures
+    rows = []
+    for owner, kind, era in product(("our board", "official SDK"), ("http", "stdio"), ("2025-11-25", "2026-07-28")):
+        hop = f"hop {kind} {era}, {owner}"
+        direct, ours = figures[f"{hop}: direct"], figures[f"{hop}: ours"]
+        row = [f"{owner}, {KINDS[kind]}, {era}", f"{direct['p50']:.3f}", f"{ours['p50']:.3f}", f"{ours['ratio']:.1f} ×"]
+        if floor := figures.get(f"{hop}: a copy of bytes"):
+            cost = figures[f"16 connections, {kind} {era}: ours"]["cpu"]
+            row += [f"{floor['ratio']:.1f} ×", f"{cost:.0f}"]
+        else:
+            row += ["", ""]
+        rows.append(f"| {' | '.join(row)} |")
+    heading = "| server | direct, p50 ms | through a gateway | against direct | a copy of bytes | CPU µs of a hop |"
+    return "\n".join([heading, "|---|---|---|---|---|---|", *rows, ""])
+
+
+def _megabyte(runs: dict[str, Run]) -> str:
+    """What a result of a megabyte takes, in front of our own board."""
+    figures = runs["gateway"].figures
+    rows = []
+    for kind, label in KINDS.items():
+        ours, floor = figures[f"a megabyte, {kind}: ours"], figures[f"a megabyte, {kind}: a copy of bytes"]
+        rows.append(f"| {label} | {ours['p50']:.2f} | {floor['p50']:.2f} | {ours['ratio']:.1f} × |")
+    direct = figures["a megabyte, http: direct"]["p50"]
+    heading = f"| a result of 1 MB, {direct:.2f} ms from our own board | through a gateway, p50 ms | through a copy of bytes | ratio |"
+    return "\n".join([heading, "|---|---|---|---|", *rows, ""])
+
+
+def _starts(runs: dict[str, Run]) -> str:
+    """How long it takes to start."""
+    start, gateway = runs["start"].figures, runs["gateway"].figures
+    rows = [
+        f"| {label} | {start[f'start {name}']['wall']:.0f} | {start[f'start {name}']['cpu']:.0f} |"
+        for label, name in STARTS.items()
+    ]
+    for count in ("four", "ten"):
+        figure = gateway[f"gateway of {count}"]
+        listens, listed = figure["listens"] * 1e3, figure["seconds"] * 1e3
+        rows.append(f"| `pegboard up` with {count} servers on stdio, until it listens | {listens:.0f} | |")
+        rows.append(f"| the same, until all tools are listed | {listed:.0f} | {figure['cpu'] * 1e3:.0f} of its own |")
+    return "\n".join(["| start | ms | CPU ms |", "|---|---|---|", *rows, ""])
+
+
 def _growth(runs: dict[str, Run]) -> str:
     """The table below the plots."""
     figures = runs["growth"].figures
@@ -95,6 +149,9 @@ def _source(runs: dict[str, Run]) -> str:
 MAKERS: dict[str, Callable[[dict[str, Run]], str]] = {
     "requests": _requests,
     "processor": _processor,
+    "gateway": _gateway,
+    "megabyte": _megabyte,
+    "starts": _starts,
     "growth": _growth,
     "source": _source,
 }
