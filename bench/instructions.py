@@ -118,19 +118,12 @@ def count(way: str, python: str = sys.executable, source: str = "", profile: Pat
             "--separate-threads=yes",
             f"--callgrind-out-file={counts}",
         ]
-        words = [*valgrind, *_serve(stack, way, port, python)]
+        words = [*valgrind, *serve_command(stack, way, port, python)]
         if source:
             # Only for the process that is counted: the server behind a gateway stays the same.
             words = ["env", f"PYTHONPATH={source}", *words]
         with Listening(way, port, words) as server:
-            server.wait()
-            calls = Calls(server, way)
-            calls.run(WARM_UP)
-            _control(server.process.pid, "--instr=on")
-            calls.run(TURNS)
-            _control(server.process.pid, "--instr=off")
-            _control(server.process.pid, "--dump")
-            calls.close()
+            run_counted(server, way)
         # Of the thread that serves: valgrind makes it so slow that the watchdog of the event loop reports stalls in its own.
         serving = counts.with_name("counts.1-01")
         listed = subprocess.run(
@@ -146,7 +139,19 @@ def count(way: str, python: str = sys.executable, source: str = "", profile: Pat
     return (_find(listed.stdout, "PROGRAM TOTALS") - _find(listed.stdout, "uv__run_timers")) // (TURNS * CONNECTIONS)
 
 
-def _serve(stack: contextlib.ExitStack, way: str, port: int, python: str) -> list[str]:
+def run_counted(server: Listening, way: str) -> None:
+    """Send the calls to a server under valgrind, and let it write what they took once it is warm."""
+    server.wait()
+    calls = Calls(server, way)
+    calls.run(WARM_UP)
+    _control(server.process.pid, "--instr=on")
+    calls.run(TURNS)
+    _control(server.process.pid, "--instr=off")
+    _control(server.process.pid, "--dump")
+    calls.close()
+
+
+def serve_command(stack: contextlib.ExitStack, way: str, port: int, python: str) -> list[str]:
     """The command of the server that is counted; for a hop, the server behind it is started."""
     if not way.startswith("hop"):
         script, door = SERVERS.get(way, ("board.py", "http"))

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from instructions import CONNECTIONS, TURNS, WARM_UP, Calls, _control, _serve
+from instructions import CONNECTIONS, TURNS, run_counted, serve_command
 from processes import Listening, free_port
 
 SHOWN = 20
@@ -44,15 +44,8 @@ def divide(way: str) -> Counter[str]:
         port = free_port()
         words = ["env", "PYTHONPERFSUPPORT=1", "valgrind", "--tool=callgrind", "--instr-atstart=no"]
         words += ["--separate-threads=yes", "--separate-callers=12", f"--callgrind-out-file={counts}"]
-        with Listening(way, port, [*words, *_serve(stack, way, port, sys.executable)]) as server:
-            server.wait()
-            calls = Calls(server, way)
-            calls.run(WARM_UP)
-            _control(server.process.pid, "--instr=on")
-            calls.run(TURNS)
-            _control(server.process.pid, "--instr=off")
-            _control(server.process.pid, "--dump")
-            calls.close()
+        with Listening(way, port, [*words, *serve_command(stack, way, port, sys.executable)]) as server:
+            run_counted(server, way)
             addresses = Path(f"/tmp/perf-{server.process.pid}.map")
             functions = sorted(_functions(addresses.read_text()))
             addresses.unlink()
