@@ -1,4 +1,4 @@
-"""What one call through a gateway costs, in counts: files, and calls of our functions.
+"""What one call through a gateway costs, in counts: files, calls of our functions, and memory.
 
 `pytest -s tests/test_hop.py` prints the functions. The gateway is in this process, its server is not: only the hop is
 counted, from the request of a client on HTTP to the response.
@@ -6,6 +6,7 @@ counted, from the request of a client on HTTP to the response.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -94,3 +95,23 @@ async def test_a_hop_takes_few_calls_in_few_files(kind: str, era: str, most_file
     print(f"\n{kind}, {era}: {len(files)} files, {least.total()} calls:", *sorted(least), sep="\n  ")
     assert len(files) <= most_files
     assert least.total() <= most_calls + MORE
+
+
+HOPS = 400
+
+
+# The server of the other tests on HTTP is in this process, and keeps what it was asked.
+@pytest.mark.process
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_hops_leave_nothing_in_memory(era: str) -> None:
+    async with hopping("stdio", era) as client:
+        for _ in range(HOPS):
+            await hop(client)
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(HOPS):
+            await hop(client)
+        gc.collect()
+        kept = sys.getallocatedblocks() - before
+    print(f"\n{era}: {kept} blocks of memory after {HOPS} calls")
+    assert kept < HOPS // 4
